@@ -227,7 +227,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_rows(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         """Return X as a data frame, or as float64 (n, d), once scikit-learn has checked it."""
-        refuse_masked(X, "X")
+        X = readable(X, "X")
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             if reset:
                 validate_data(self, X, skip_check_array=True)
@@ -243,8 +243,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the row weights (n,), None if all are one; raise ValueError if they are invalid, or all are zero."""
         if sample_weight is None:
             return None
-        refuse_masked(sample_weight, "sample_weight")
-        weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        given = readable(sample_weight, "sample_weight")
+        weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
         return None if (weights == 1).all() else weights
@@ -502,11 +502,23 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return state
 
 
-def refuse_masked(values: Any, name: str) -> None:
-    """Raise ValueError if an array has masked entries, because scikit-learn would use the values behind the mask."""
+def readable(values: Any, name: str) -> Any:
+    """Return a tensor of torch as an array, exactly, and anything else as it is.
+
+    Raises ValueError if there are no numbers, or masked entries, because scikit-learn would use the values behind them.
+    """
     if isinstance(values, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(values)).any():
         first = [int(index) for index in np.argwhere(hidden)[0]]
         raise ValueError(f"{name} must not have masked entries; got {int(hidden.sum())}, the first at {first}.")
+    if not (hasattr(values, "detach") and hasattr(values, "cpu")):
+        return values
+    if values.is_meta:
+        raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; give one on another device.")
+    host = values.detach().cpu()
+    try:
+        return host.numpy()
+    except TypeError:  # bfloat16, for one, which NumPy lacks and float32 holds exactly
+        return host.float().numpy()
 
 
 def whole_or_not_at_all(fit: _Method) -> _Method:

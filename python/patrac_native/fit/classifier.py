@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, whole_or_not_at_all
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
 from patrac_native.fit.rows import FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
@@ -235,7 +235,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
 
 def _labels(y: Any) -> npt.NDArray[Any]:
     """Return labels (n,); raise ValueError if they are none."""
-    refuse_masked(y, "y")
+    y = readable(y, "y")
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     labels = np.asarray(column_or_1d(y, warn=True))

@@ -11,7 +11,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, refuse_masked, whole_or_not_at_all
+from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
 from patrac_native.fit.rows import FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
@@ -365,7 +365,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
 
 def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
     """Return targets (n, t), or (n, t, each) if each has several numbers, and whether y had an axis for targets."""
-    refuse_masked(y, "y")
+    y = readable(y, "y")
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     # Bounds of a target may be infinite; the likelihood checks them.

@@ -273,10 +273,10 @@ class Network:
         ------
         TypeError
             If `module` is not a torch module, has no Linear layer, has unsupported layers (the message lists all of
-            these by index and class), or a module in it has a hook or a forward method of its own.
+            these by index and class), or a module in it has a hook, or a forward or __call__ method of its own.
         ValueError
             If the layers are not in the order above, activations are mixed, or a parameter is not finite or holds no
-            numbers yet (meta device, lazy modules).
+            numbers yet (meta device, lazy modules) or other ones at every use (spectral_norm in training mode).
         """
         return cls(*read_module(module))
 

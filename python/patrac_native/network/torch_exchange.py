@@ -20,6 +20,8 @@ _SUPPORTED = (
 )
 
 
+# The methods of torch's base class that make a module callable.
+_CALLS = ("__call__", "_wrapped_call_impl", "_call_impl")
 # What to do with a network of other layers.
 _HEAD = (
     "For a network of other layers, train a head on its features: a Network on trunk(X), where trunk is the module "
@@ -133,6 +135,7 @@ def _check_unaltered(index: str, module: Any) -> None:
             ("a forward hook of all modules", every._global_forward_hooks),
             ("a forward pre-hook of all modules", every._global_forward_pre_hooks),
             ("a forward method of its own", "forward" in vars(module)),
+            ("a __call__ method of its own", any(_is_own(module, name) for name in _CALLS)),
         )
         if found
     ]
@@ -144,12 +147,19 @@ def _check_unaltered(index: str, module: Any) -> None:
         )
 
 
+def _is_own(module: torch.nn.Module, name: str) -> bool:
+    """Return whether a method of a module is not that of torch's base class."""
+    from torch import nn
+
+    return name in vars(module) or getattr(type(module), name) is not getattr(nn.Module, name)
+
+
 def _check_numbers(index: str, layer: Any) -> None:
     """Raise an error unless the parameters of a layer are real numbers, not lazy, on the meta device or complex."""
     from torch.nn.parameter import is_lazy
 
-    what = f"from_torch: layer {index} ({type(layer).__name__})"
-    for parameter in (layer.weight, layer.bias):
+    what = f"from_torch: layer {index or '0'} ({type(layer).__name__})"
+    for parameter, again in ((layer.weight, layer.weight), (layer.bias, layer.bias)):
         if parameter is None:
             continue
         if is_lazy(parameter):
@@ -161,6 +171,11 @@ def _check_numbers(index: str, layer: Any) -> None:
             )
         if parameter.is_complex():
             raise TypeError(f"{what} has parameters of dtype {parameter.dtype}; a Network has real ones.")
+        if not parameter.equal(again):
+            raise ValueError(
+                f"{what} has a parametrization that changes at every use, such as spectral_norm while it is trained; "
+                "call module.eval() first."
+            )
 
 
 def _kind(layer: torch.nn.Module, *, first: bool) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -191,18 +193,51 @@ def _make_optimizer(choice: Any, theta: torch.Tensor, learning_rate: float) -> t
     return factory([theta], lr=learning_rate)
 
 
+@dataclass
+class _Trainings:
+    """The trainings under way in all threads, and what they change for the whole process as long as there are any."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    count: int = 0
+    threads: int = 1  # torch's number outside of them, with which a thread that begins during one does not start
+    dtype: torch.dtype | None = None  # torch's default outside of them
+    is_forked: bool = False  # a forked process lacks its parent's threads, for which torch would wait forever
+
+
+_TRAININGS = _Trainings()
+if hasattr(os, "register_at_fork"):  # the lock may be held where the process is forked
+    os.register_at_fork(after_in_child=lambda: _TRAININGS.__init__(is_forked=True))  # type: ignore[misc]
+
+
 @contextmanager
-def torch_threads(work: int) -> Iterator[None]:
-    """Set torch's number of threads within the context: one if a forward pass of `work` multiply-adds is small."""
+def training_state(work: int, threads: int | None = None) -> Iterator[None]:
+    """Let torch train as it does by default, whatever the caller's state: gradients, on the CPU, without autocast.
+
+    It uses at most `threads` threads (by default its own number), and one if a forward pass of `work` multiply-adds is
+    small or the process was forked.
+    """
     import torch
 
-    usual = torch.get_num_threads()
-    if work < _ONE_THREAD_BELOW:
-        torch.set_num_threads(1)
+    shared = _TRAININGS
+    with shared.lock:
+        if shared.count == 0:
+            shared.threads, shared.dtype = torch.get_num_threads(), torch.get_default_dtype()
+            torch.set_default_dtype(torch.float32)
+        shared.count += 1
+        usual = shared.threads
+    one = work < _ONE_THREAD_BELOW or shared.is_forked
+    torch.set_num_threads(1 if one else min(usual, threads or usual))
+    # A device as a context makes each call slower.
+    on_cpu = nullcontext() if torch.empty(0).device.type == "cpu" else torch.device("cpu")
     try:
-        yield
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False), on_cpu:
+            yield
     finally:
         torch.set_num_threads(usual)
+        with shared.lock:
+            shared.count -= 1
+            if shared.count == 0:
+                torch.set_default_dtype(shared.dtype)
 
 
 def is_elementwise(optimizer: Any) -> bool:

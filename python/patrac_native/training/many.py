@@ -15,7 +15,7 @@ from patrac_native.diagnostics.splits import IndexArray
 from patrac_native.engine.machine import thread_count
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar, shows_progress
-from patrac_native.training.descent import torch_threads
+from patrac_native.training.descent import training_state
 from patrac_native.training.penalty_search import cross_validate, problem_copies, validation_folds
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
 from patrac_native.training.training import fit_network
@@ -92,7 +92,7 @@ def train_many(
     (3, (1, 5, 1))
     """
     count = check_count(networks, "networks")
-    workers = min(thread_count(threads), count)
+    most = thread_count(threads)
     fraction = check_positive(epoch_fraction, "epoch_fraction")
     if fraction > 1:
         raise ValueError(f"epoch_fraction must be above 0 and at most 1; got {fraction:g}.")
@@ -104,14 +104,14 @@ def train_many(
     )
     show = shows_progress(progress)
     try:
-        training = prepare_training(layer_sizes, X, y, seed=seed, show=show, **arguments)
+        training = prepare_training(layer_sizes, X, y, seed=seed, show=show, threads=most, **arguments)
     except TypeError as error:
         raise TypeError(str(error).replace("prepare_training()", "train_many()")) from None
     for note in training.notes:
         note.give(stacklevel=2)
-    training = _shortened(training, fraction)
+    training = _shortened(training, fraction, most)
     copies = problem_copies(training.problem) if rows != "all" else None
-    results = _fit_all([_member(training, index, rows, copies, fraction) for index in range(count)], workers, show)
+    results = _fit_all([_member(training, index, rows, copies, fraction) for index in range(count)], most, show)
     for index, (_, notes) in enumerate(results):
         for note in notes:
             Note(note.kind, f"network {index}: {note}").give(stacklevel=2)
@@ -127,7 +127,7 @@ def _check_rows(rows: str | float) -> None:
         raise ValueError(f'rows must be a share between 0 and 1, or "all"; got {rows:g}.')
 
 
-def _shortened(training: PreparedTraining, fraction: float) -> PreparedTraining:
+def _shortened(training: PreparedTraining, fraction: float, threads: int) -> PreparedTraining:
     """Return the training with a share of its epochs, and with the validation of networks that are trained so."""
     if fraction == 1:
         return training
@@ -137,7 +137,8 @@ def _shortened(training: PreparedTraining, fraction: float) -> PreparedTraining:
     validation = training.validation
     if validation is not None:
         folds = validation_folds(training.problem, training.recorded["validation_fraction"])
-        found = cross_validate(training.problem, training.l2, folds, max_epochs=epochs, patience=training.patience)
+        with training_state(training.problem.work, threads):
+            found = cross_validate(training.problem, training.l2, folds, max_epochs=epochs, patience=training.patience)
         validation = replace(validation, epochs=epochs, loss=found.loss, mse=found.mse)
     return replace(training, epochs=epochs, validation=validation)
 
@@ -177,12 +178,12 @@ def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) ->
     stop = threading.Event()
 
     def fit(training: PreparedTraining) -> tuple[Network, list[Note]]:
-        return fit_network(training, is_interrupted=stop.is_set)
+        return fit_network(training, threads=1, is_interrupted=stop.is_set)
 
     bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
     # Torch releases the GIL in its operations. Each network has one thread, so its arithmetic is that of any other
     # number of workers.
-    with torch_threads(0), bar, ThreadPoolExecutor(workers) as pool:
+    with bar, ThreadPoolExecutor(min(workers, len(trainings))) as pool:
         futures = [pool.submit(fit, training) for training in trainings]
         results = []
         try:

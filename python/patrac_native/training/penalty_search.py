@@ -14,7 +14,7 @@ import numpy.typing as npt
 from patrac_native.diagnostics.splits import IndexArray, copy_groups, split_rows
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar
-from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, torch_threads
+from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, training_state
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -65,12 +65,13 @@ def choose_training(
     max_epochs: int | None,
     patience: int,
     show: bool,
+    threads: int | None = None,
 ) -> Validation:
-    """Choose the penalty, unless it is given, and then the number of epochs."""
+    """Choose the penalty, unless it is given, and then the number of epochs, on at most `threads` threads."""
     trials: list[tuple[float, float]] = []
     searched = 0
     shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
-    with torch_threads(problem.work), shown as bar:
+    with training_state(problem.work, threads), shown as bar:
         if l2 is None:
             compared = folds if problem.n_rows < _CROSS_SEARCHED_ROWS else folds[:1]
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)

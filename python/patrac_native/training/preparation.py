@@ -89,8 +89,12 @@ def prepare_training(
     dtype: Literal["float32", "float64"] = "float32",
     preset: Literal["default", "paper"] | None = None,
     show: bool = False,
+    threads: int | None = None,
 ) -> PreparedTraining:
-    """Check the arguments of `train` and choose what they leave open; `show` tells whether to show a progress bar."""
+    """Check the arguments of `train`, and choose what they leave open on at most `threads` threads.
+
+    `show` tells whether to show a progress bar.
+    """
     started = time.perf_counter()
     sizes = check_layer_sizes(layer_sizes)
     check_activation(activation)
@@ -165,6 +169,7 @@ def prepare_training(
             max_epochs=epochs,
             patience=settings["patience"],
             show=show,
+            threads=threads,
         )
         settings["l2"], epochs = validation.l2, validation.epochs
     elif settings["l2"] is None:

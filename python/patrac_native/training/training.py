@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import Network, StopReason, TrainingHistory
 from patrac_native.plots.progress import progress_bar, shows_progress
-from patrac_native.training.descent import Descent, torch_threads
+from patrac_native.training.descent import Descent, training_state
 from patrac_native.training.penalty_search import Validation, mean_squares
 from patrac_native.training.preparation import PreparedTraining, prepare_training
 from patrac_native.validation.notes import Note
@@ -172,13 +172,14 @@ def fit_network(
     training: PreparedTraining,
     *,
     show: bool = False,
+    threads: int | None = None,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> tuple[Network, list[Note]]:
     """Train a network on all rows, and return it with notes; `is_interrupted` is asked in every epoch."""
     problem, validation = training.problem, training.validation
     likelihood, targets = problem.likelihood, problem.targets
     started = time.perf_counter()
-    with torch_threads(problem.work):
+    with training_state(problem.work, threads):
         descent = Descent(problem, training.l2)
         losses, best, stopped = _descend(descent, training.patience, training.epochs, show, is_interrupted)
     seconds = training.seconds + time.perf_counter() - started

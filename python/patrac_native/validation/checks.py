@@ -16,6 +16,9 @@ FloatArray = npt.NDArray[np.float64]
 # Device types of DLPack: host memory, CUDA device memory, and CUDA managed memory, which both can address.
 HOST, CUDA, MANAGED = 1, 2, 13
 
+# The floating-point dtypes of torch that NumPy has.
+_NUMPY_FLOATS = ("torch.float16", "torch.float32", "torch.float64")
+
 # A large array is checked this many rows at a time, which bounds the memory of the temporary Boolean array.
 _ROWS_AT_A_TIME = 65_536
 
@@ -32,11 +35,20 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
         raise TypeError(f"{name} must be an array of numbers; got None.")
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
         raise TypeError(f"{name} must be an array; got a sparse {type(value).__name__}. Convert it: .toarray().")
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy rejects one that requires grad
-        value = value.detach().cpu()
+    if getattr(value, "is_meta", False):
+        raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; give one on another device.")
     try:
+        if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy rejects one that requires grad
+            value = value.detach().cpu()
+            if value.is_floating_point() and str(value.dtype) not in _NUMPY_FLOATS:
+                value = value.float()  # bfloat16, for one, which float32 holds exactly
         array = _as_array(value)
-    except (ValueError, TypeError, BufferError) as error:  # rows of unequal length, torch types that NumPy lacks
+    except (
+        ValueError,
+        TypeError,
+        BufferError,
+        RuntimeError,
+    ) as error:  # rows of unequal length, torch types that NumPy lacks
         raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
     if array.dtype.kind == "O":
         try:
