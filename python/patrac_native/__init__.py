@@ -48,13 +48,14 @@ from patrac_native.sampling.sampler import sample, sample_many
 from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
-from patrac_native.validation.notes import Note
+from patrac_native.validation.notes import Note as Note
 
 if _TYPE_CHECKING:
     from patrac_native.fit.classifier import PatracClassifier
     from patrac_native.fit.regressor import PatracRegressor
 
-# The base classes Architecture, Kernel, Likelihood and Prior are here for annotations; __all__ leaves them out.
+# The base classes Architecture, Kernel, Likelihood and Prior are here for annotations, Note is the class of all warnings;
+# __all__ leaves them out.
 check_registries()
 __version__ = _version("patrac_native")
 
@@ -78,7 +79,6 @@ __all__ = [
     "Mix",
     "NegativeBinomial",
     "Network",
-    "Note",
     "Out",
     "PatracClassifier",
     "PatracRegressor",
