@@ -496,3 +496,17 @@ def test_wrong_shapes(shape: tuple[int, ...], n: int, message: str) -> None:
     X = OnDevice(np.zeros(shape))
     with pytest.raises(ValueError, match=message):
         pn.Posterior(network((4, 9, 8, 3)), pn.Full(), problems.PRIOR, pn.Categorical(), X, np.zeros(n))
+
+
+def test_columns_of_a_data_frame_are_no_methods() -> None:
+    """The columns of a data frame are its attributes too, which say nothing about what kind of array it is."""
+    pd = pytest.importorskip("pandas")
+    names = ["emulated_device", "detach", "cpu", "is_meta", "toarray", "nnz", "dlpack"]
+    values = np.random.default_rng(0).normal(size=(8, len(names)))
+    frame = pd.DataFrame(values, columns=names)
+    net = pn.Network([np.ones((1, len(names)))], [np.zeros(1)])
+    np.testing.assert_array_equal(net.predict(frame), net.predict(values))
+    posts = [
+        pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, values[:, 0]) for X in (frame, values)
+    ]
+    assert posts[0].log_likelihood(posts[0].theta_map) == posts[1].log_likelihood(posts[1].theta_map)

@@ -93,10 +93,25 @@ def test_a_study_goes_on_from_its_pieces(tmp_path: Path, capsys: pytest.CaptureF
 def test_pieces_of_other_settings_are_refused(tmp_path: Path) -> None:
     Pieces(tmp_path, {"study": "sine", "steps": 400})
     Pieces(tmp_path, {"study": "sine", "steps": 400})
-    with pytest.raises(ValueError, match=r"with other settings \(steps: 400 there, 500 here\); give another --out"):
+    with pytest.raises(
+        ValueError, match=r"with other settings or code \(steps: 400 there, 500 here\); give another --out"
+    ):
         Pieces(tmp_path, {"study": "sine", "steps": 500})
     with pytest.raises(ValueError, match=r"\(data: None there, 'x' here\)"):
         Pieces(tmp_path, {"study": "sine", "steps": 400, "data": "x"})
+
+
+def test_pieces_of_other_code_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of one version changes while it is worked on."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("step = 1\n", encoding="utf-8")
+    monkeypatch.setattr(pn, "__file__", str(package / "__init__.py"))
+    Pieces(tmp_path / "pieces", {"study": "sine"})
+    Pieces(tmp_path / "pieces", {"study": "sine"})
+    (package / "kernel.py").write_text("step = 2\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"with other settings or code \(code: '\w+' there, '\w+' here\)"):
+        Pieces(tmp_path / "pieces", {"study": "sine"})
 
 
 def interrupted(problem: Problem, seed: int, options: StudyOptions) -> pn.Network:

@@ -20,6 +20,7 @@ from patrac_native.validation.checks import (
     check_finite,
     check_inputs_keeping_dtype,
     check_matrix_shape,
+    is_tensor,
     place_of,
 )
 from patrac_native.validation.columns import in_order
@@ -57,7 +58,7 @@ def import_device_inputs(
     X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool
 ) -> InputsOnDevice | None:
     """Import inputs that are on a device, without copying them to the host."""
-    if hasattr(X, "detach") and hasattr(X, "cpu"):
+    if is_tensor(X):
         X = X.detach()  # torch does not export tensors that require grad
     device = _device_of(X)
     if device is None or n_layers > _core.MAX_DEVICE_LAYERS:
@@ -78,8 +79,9 @@ def import_device_inputs(
 
 def _device_of(X: Any) -> str | None:
     """Return the device's name for `sample`; None for the host and for devices that the engine does not support."""
-    if hasattr(X, "emulated_device"):  # an array of the tests, which is in host memory
-        return str(X.emulated_device)
+    emulated = getattr(type(X), "emulated_device", None)
+    if emulated is not None:  # an array of the tests, which is in host memory
+        return str(emulated)
     place = place_of(X)
     if place is None:
         return "cuda" if hasattr(X, "__cuda_array_interface__") else None

@@ -510,7 +510,7 @@ def readable(values: Any, name: str) -> Any:
     if isinstance(values, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(values)).any():
         first = [int(index) for index in np.argwhere(hidden)[0]]
         raise ValueError(f"{name} must not have masked entries; got {int(hidden.sum())}, the first at {first}.")
-    if not (hasattr(values, "detach") and hasattr(values, "cpu")):
+    if not (hasattr(type(values), "detach") and hasattr(type(values), "cpu")):  # not the columns of a data frame
         return values
     if values.is_meta:
         raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; give one on another device.")

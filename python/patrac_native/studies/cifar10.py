@@ -137,7 +137,7 @@ class CifarOptions:
         values = {name: getattr(self, name) for name in names}
         if self.steps is None:
             values["steps"] = {label: model.steps for label, model in MODELS.items()}
-        return {"study": STUDY, "data": content.hexdigest()[:8], "version": version("patrac_native"), **values}
+        return {"study": STUDY, "data": content.hexdigest()[:8], **values}
 
 
 def run_cifar10(options: CifarOptions) -> None:

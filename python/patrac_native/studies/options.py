@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,7 +120,7 @@ class StudyOptions:
         """Return what determines a finished piece of the study beside its number, as JSON-able values."""
         anywhere = ("out", "replicates", "threads", "scheduler")  # a piece is the same whatever these are
         content = {name: value for name, value in asdict(self).items() if name not in anywhere}
-        return {"study": study, "data": data, **content, "ess_thin": ESS_THIN, "version": version("patrac_native")}
+        return {"study": study, "data": data, **content, "ess_thin": ESS_THIN}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that were given or have a default."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -31,23 +32,31 @@ class Piece(NamedTuple):
 _KINDS: dict[str, Any] = {"Draws": pn.Draws, "Network": pn.Network}
 
 
+def code_digest() -> str:
+    """Return a digest of the package's code and compiled core."""
+    content, package = hashlib.sha256(), Path(pn.__file__).parent
+    for path in sorted(path for end in ("*.py", "_core*") for path in package.rglob(end) if path.suffix != ".pyc"):
+        content.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    return content.hexdigest()[:16]
+
+
 class Pieces:
     """A folder with the finished pieces of one study, whose JSON file is written last and whole.
 
-    `identity` is whatever determines a piece beside its name; a folder of another identity is refused.
+    `identity` is whatever determines a piece beside its name and the code; a folder of another identity is refused.
     """
 
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        found, wanted = self._read(_IDENTITY), json.loads(json.dumps(identity))
+        found, wanted = self._read(_IDENTITY), json.loads(json.dumps({**identity, "code": code_digest()}))
         if found is None:
             self._write(_IDENTITY, wanted)
             return
         for name in sorted(found.keys() | wanted.keys()):
             if found.get(name) != wanted.get(name):
                 raise ValueError(
-                    f"{folder} holds pieces of a study with other settings ({name}: {found.get(name)!r} there, "
+                    f"{folder} holds pieces of a study with other settings or code ({name}: {found.get(name)!r} there, "
                     f"{wanted.get(name)!r} here); give another --out, or delete that folder."
                 )
 

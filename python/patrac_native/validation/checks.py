@@ -33,13 +33,13 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
     refuse_masked(value, name)
     if value is None:
         raise TypeError(f"{name} must be an array of numbers; got None.")
-    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+    if hasattr(type(value), "toarray") and hasattr(type(value), "nnz"):
         raise TypeError(f"{name} must be an array; got a sparse {type(value).__name__}. Convert it: .toarray().")
-    if getattr(value, "is_meta", False):
+    if is_tensor(value) and value.is_meta:
         raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; give one on another device.")
     try:
-        if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor; NumPy rejects one that requires grad
-            value = value.detach().cpu()
+        if is_tensor(value):
+            value = value.detach().cpu()  # NumPy rejects a tensor that requires grad
             if value.is_floating_point() and str(value.dtype) not in _NUMPY_FLOATS:
                 value = value.float()  # bfloat16, for one, which float32 holds exactly
         array = _as_array(value)
@@ -75,6 +75,11 @@ def refuse_masked(value: Any, name: str) -> None:
                 f"{name} must not have masked entries; got {int(masked.sum())}, the first at [{where}]. Remove those "
                 "rows, or fill them in with .filled()."
             )
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether `value` is a tensor of torch, by its class: a data frame's columns are attributes."""
+    return hasattr(type(value), "detach") and hasattr(type(value), "cpu")
 
 
 def place_of(array: Any) -> tuple[int, int] | None:
