@@ -54,8 +54,8 @@ if _TYPE_CHECKING:
     from patrac_native.fit.classifier import PatracClassifier
     from patrac_native.fit.regressor import PatracRegressor
 
-# The base classes Architecture, Kernel, Likelihood and Prior are here for annotations, Note is the class of all warnings;
-# __all__ leaves them out.
+# Outside __all__: the base classes Architecture, Kernel, Likelihood and Prior, for annotations, and the class of the
+# package's warnings, Note.
 check_registries()
 __version__ = _version("patrac_native")
 
