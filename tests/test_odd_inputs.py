@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import functools
 import pickle
 import warnings
@@ -266,6 +267,39 @@ def test_the_memory_is_compared_with_that_of_the_machine(monkeypatch: pytest.Mon
 # What is no array or no path
 
 
+class Failing:
+    """An array of another library, whose conversion fails."""
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        raise RuntimeError("of its own")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            np.array(["a", "b", pd.NA, "a"], dtype=object),
+            r"^y is missing in row 2 \(counted from 0\), 1 in all; remove",
+        ),
+        (pd.Series(["a", "b", None, "a"], dtype="string"), r"^y is missing in row 2"),
+        (np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"), "^y holds dates or times, which are no labels"),
+        (np.array([datetime.date(2020, 1, 1)] * 2, dtype=object), r"^y holds dates or times.*make them text"),
+    ],
+)
+def test_what_is_no_label_is_refused(labels: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pn.PatracClassifier().fit(np.zeros((len(labels), 1)), labels)
+
+
+def test_without_standard_error_there_are_no_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in pythonw and services, also where a bar is asked for."""
+    monkeypatch.setattr("sys.stderr", None)
+    for progress in (None, True):
+        net = pn.train([1, 2, 1], PLAIN, PLAIN, max_epochs=2, l2=1.0, progress=progress)
+        assert net.history is not None and pn.train([1, 2, 1], PLAIN, PLAIN, max_epochs=2, progress=progress).history
+        assert pn.sample(posterior(), chains=1, draws=2, warmup=100, progress=progress).n_draws == 2
+
+
 @pytest.mark.parametrize(
     ("X", "error", "message"),
     [
@@ -277,6 +311,8 @@ def test_the_memory_is_compared_with_that_of_the_machine(monkeypatch: pytest.Mon
             ValueError,
             r"^X has missing values \(pandas\.NA\)\. Remove or impute",
         ),
+        (torch.empty((20, 1), device="meta"), ValueError, r"^X is a tensor on the meta device, which holds no numbers"),
+        (Failing(), TypeError, r"^X must be a rectangular array of numbers; NumPy could not read it: of its own"),
     ],
 )
 def test_what_is_no_array_of_numbers_is_refused(X: Any, error: type[Exception], message: str) -> None:

@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
-from patrac_native.studies import replicates
+from patrac_native.cli.main import main
+from patrac_native.report import Report
+from patrac_native.studies import replicates, sine
 from patrac_native.studies.options import StudyOptions, StudySize
+from patrac_native.studies.output import write_files
 from patrac_native.studies.pieces import Piece, Pieces, check_scheduler, executor_of
 from patrac_native.studies.problems import Problem, sine_problem
 from patrac_native.studies.replicates import Study, run_study
@@ -145,6 +148,18 @@ def test_an_interrupt_keeps_complete_replicates(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(replicates, "_run_piece", lambda *_: interrupted_later(False))
     with pytest.raises(KeyboardInterrupt):
         study(tmp_path / "none", threads=1)
+
+
+def test_an_interrupted_study_writes_what_it_has_and_exits_130(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(options: StudyOptions, _: float) -> None:
+        write_files(tmp_path, Report("some replicates"), {}, [], interrupted=True)
+
+    monkeypatch.setattr(sine, "run_sine", run)
+    assert main(["study", "sine", "--out", str(tmp_path)]) == 130
+    assert {"report.html", "summary.json", "results.csv"} <= {one.name for one in tmp_path.iterdir()}
+    assert "patrac study sine: interrupted after some of the replicates; the same" in capsys.readouterr().err
 
 
 def dies(*_: Any) -> Piece:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
@@ -240,7 +241,9 @@ def _labels(y: Any) -> npt.NDArray[Any]:
         raise ValueError("requires y to be passed, but the target y is None")
     labels = np.asarray(column_or_1d(y, warn=True))
     kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
-    missing = [label is None or label != label for label in labels.tolist()] if kinds else []
+    missing = pd.isna(labels).tolist() if kinds else []
+    if labels.dtype.kind in "mM" or any(hasattr(kind, "isoformat") for kind in kinds - {type(pd.NaT)}):
+        raise ValueError("y holds dates or times, which are no labels; make them text, as with y.astype(str).")
     if any(missing):
         raise ValueError(
             f"y is missing in row {missing.index(True)} (counted from 0), {sum(missing)} in all; remove those rows."

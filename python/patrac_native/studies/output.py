@@ -51,7 +51,7 @@ def write_files(
         writer.writerows(rows)
     print(f"\nReport: {out / 'report.html'}; numbers: summary.json and results.csv beside it.", flush=True)
     if interrupted:
-        raise KeyboardInterrupt("; the same command goes on where it was")
+        raise KeyboardInterrupt("after some of the replicates; the same command goes on where it was")
 
 
 def study_summary(study: Study, name: str, options: StudyOptions, **more: Any) -> dict[str, Any]:

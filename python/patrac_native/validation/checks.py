@@ -43,12 +43,9 @@ def _as_numbers(value: Any, name: str, advice: str) -> npt.NDArray[Any]:
             if value.is_floating_point() and str(value.dtype) not in _NUMPY_FLOATS:
                 value = value.float()  # bfloat16, for one, which float32 holds exactly
         array = _as_array(value)
-    except (
-        ValueError,
-        TypeError,
-        BufferError,
-        RuntimeError,
-    ) as error:  # rows of unequal length, torch types that NumPy lacks
+    except MemoryError:
+        raise
+    except Exception as error:  # rows of unequal length, torch types that NumPy lacks, the code of the array's class
         raise TypeError(f"{name} must be a rectangular array of numbers; NumPy could not read it: {error}") from error
     if array.dtype.kind == "O":
         try:
