@@ -302,7 +302,7 @@ class PredictiveDistribution:
         return self._rowwise(density)
 
     def nlpd(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the negative log predictive density of each row, shape (n,), whose mean compares models."""
+        """Return the negative log predictive density of each row, shape (n,), as `diagnostics.nlpd` with per_row."""
         return -self.log_density(y)
 
     def outputs(self) -> npt.NDArray[Any]:
