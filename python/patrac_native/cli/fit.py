@@ -17,8 +17,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 import patrac_native as pn
 from patrac_native.cli.options import add_parameters, parameters_of
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
-from patrac_native.files.folder import commit, staging
-from patrac_native.files.terminal import say
+from patrac_native.files import commit, say, staging
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.preprocessor import place, unlike_numbers
 from patrac_native.fit.report import identity_of, printed, report_of, summary_content

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import Any
 
 from patrac_native.cli.options import TRACEBACK
-from patrac_native.files.terminal import say
+from patrac_native.files import say
 
 # The module and the help text of each command. A module is imported when its command is called; it has the functions
 # configure(parser) and run(args) -> exit code.

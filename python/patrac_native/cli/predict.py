@@ -17,9 +17,7 @@ import pandas as pd
 import patrac_native as pn
 from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, target_values
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
-from patrac_native.files.archive import check_entries
-from patrac_native.files.output import replacing
-from patrac_native.files.terminal import say
+from patrac_native.files import check_entries, replacing, say
 from patrac_native.fit.report import identity_of, score_lines
 
 # The entries of table.json and of the layout in it, and what makes a cell of a spreadsheet a formula.

@@ -25,8 +25,8 @@ from sklearn.utils.validation import (
 )
 
 import patrac_native as pn
-from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
-from patrac_native.files.terminal import say as print_line
+from patrac_native.files import check_entries, load_arrays, rebuilding, save_arrays
+from patrac_native.files import say as print_line
 from patrac_native.fit.evaluation import Evaluation, evaluate
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.preprocessor import Preprocessor, column_named

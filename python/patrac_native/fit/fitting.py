@@ -12,7 +12,7 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.diagnostics import convergence
-from patrac_native.files.archive import check_entries
+from patrac_native.files import check_entries
 from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import Trial, choose_posterior
 from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, AnyDraws, Evaluation, evaluate, members_of

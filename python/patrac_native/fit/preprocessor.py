@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from patrac_native.files.archive import check_entries
+from patrac_native.files import check_entries
 
 FloatArray = npt.NDArray[np.float64]
 _Item = TypeVar("_Item")

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from patrac_native import plots
-from patrac_native.files.archive import contents_hash
+from patrac_native.files import contents_hash
 from patrac_native.fit.base import PatracEstimator
 from patrac_native.fit.choice import best_of, describe_choice
 from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of, typical

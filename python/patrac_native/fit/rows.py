@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.files.archive import check_entries, check_numbers
+from patrac_native.files import check_entries, check_numbers
 from patrac_native.fit.preprocessor import mean_and_scale
 
 FloatArray = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from patrac_native.files.output import replacing
+from patrac_native.files import replacing
 from patrac_native.report import Report, write_json
 from patrac_native.studies import figures
 from patrac_native.studies.options import StudyOptions

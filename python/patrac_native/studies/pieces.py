@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 import patrac_native as pn
-from patrac_native.files.output import replacing
-from patrac_native.files.terminal import say
-from patrac_native.plots.progress import shows_progress
+from patrac_native.files import replacing, say
+from patrac_native.plots import shows_progress
 
 _IDENTITY = "settings.json"
 _DASK = "dask://"

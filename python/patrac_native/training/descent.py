@@ -236,7 +236,7 @@ def training_state(work: int, threads: int | None = None) -> Iterator[None]:
         torch.set_num_threads(usual)
         with shared.lock:
             shared.count -= 1
-            if shared.count == 0:
+            if shared.count == 0 and shared.dtype is not None:
                 torch.set_default_dtype(shared.dtype)
 
 
