@@ -12,7 +12,6 @@ SCRIPT = """
     import signal, threading, time
     import numpy as np
     import patrac_native as pn
-    from patrac_native.posterior import last_layer
 
     rng = np.random.default_rng(0)
     net = pn.Network([rng.normal(size=(50, 3)), rng.normal(size=(50, 50)), rng.normal(size=(1, 50))],
@@ -22,12 +21,6 @@ SCRIPT = """
     def posterior(n, architecture=pn.Full(), likelihood=pn.Gaussian(1.0), **settings):
         return pn.Posterior(net, architecture, prior, likelihood, rng.normal(size=(n, 3)), rng.normal(size=n),
                             **settings)
-
-    def wide(n, m):
-        weights, biases = [rng.normal(size=(19, 3)), rng.normal(size=(m, 19))], [np.zeros(19), np.zeros(m)]
-        net = pn.Network(weights, biases)
-        y = rng.normal(size=(n, m))
-        return pn.Posterior(net, pn.Out(19), prior, pn.Gaussian(1.0), rng.normal(size=(n, 3)), y)
 
     def interrupted(call):
         before = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
@@ -64,14 +57,6 @@ CALLS = {
     "collapsed": (
         "density = posterior(20_000).density('collapsed'); points = np.tile(density.start, (3_000, 1))",
         "density.value(points)",
-    ),
-    "gradients of an exact posterior": (
-        "post = wide(n=2_000, m=150)",
-        "post.sampled.quadratic",
-    ),
-    "eigenvectors of an exact posterior": (
-        "matrix = np.ones((3_500, 3_500)) + np.diag(rng.normal(size=3_500))",
-        "last_layer._eigh(matrix)",
     ),
     "function": (
         "target = pn.Target(lambda x: (time.sleep(0.01), (0.0, -x))[1], np.ones(3))",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +19,6 @@ _FAR = 30.0
 _MAX_ROUNDING = 1e-3
 # The statistics of this many rows are summed at a time, which bounds the memory of the float64 features.
 _ROWS_AT_A_TIME = 65_536
-# From this size on the eigenvalues of a matrix take longer than a user waits after Ctrl-C.
-_INTERRUPTIBLE_SIZE = 500
 
 
 @dataclass(frozen=True)
@@ -101,12 +98,12 @@ def whiten(
     constants = np.array([constant])
     if output is None:
         output = np.zeros(len(scale), dtype=np.int32)
-        eigenvalues, vectors = _eigh(whitened)
+        eigenvalues, vectors = np.linalg.eigh(whitened)
     else:
         eigenvalues, vectors = np.zeros(len(scale)), np.zeros(hessian.shape)
         for own in range(compiled.targets.shape[1]):
             block = np.flatnonzero(output == own)
-            eigenvalues[block], vectors[np.ix_(block, block)] = _eigh(whitened[np.ix_(block, block)])
+            eigenvalues[block], vectors[np.ix_(block, block)] = np.linalg.eigh(whitened[np.ix_(block, block)])
         constants = _constants_by_output(compiled, len(prior_variance))
     return WhitenedQuadratic(
         constant=constants,
@@ -119,30 +116,6 @@ def whiten(
         from_theta=vectors.T / scale,
         plain=DenseQuadratic(constant, slope, hessian),
     )
-
-
-def _eigh(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return `numpy.linalg.eigh`, which Ctrl-C can leave: LAPACK asks for no signals, so it has a thread of its own."""
-    found: list[tuple[FloatArray, FloatArray]] = []
-    errors: list[Exception] = []
-
-    def work() -> None:
-        try:
-            eigenvalues, vectors = np.linalg.eigh(matrix)
-            found.append((eigenvalues, vectors))
-        except Exception as error:
-            errors.append(error)
-
-    if len(matrix) < _INTERRUPTIBLE_SIZE:
-        work()
-    else:
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.05)  # a signal may reach another thread, and does not end this wait
-    if errors:
-        raise errors[0]
-    return found[0]
 
 
 def _statistics(compiled: CompiledModels, dim: int) -> tuple[float, FloatArray, FloatArray]:
