@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from patrac_native.engine.inputs import Inputs
 from patrac_native.likelihoods import Likelihood, Targets
 from patrac_native.validation.checks import FloatArray, as_real_array
+from patrac_native.validation.notes import Note
 
 # Share of the standard deviation of a column, or of the noise, that the spacing of numbers may be.
 _RESOLVED = 0.01
@@ -82,14 +82,13 @@ class Data:
             lost = np.isfinite(spacing) & (high > low) & (spacing > _RESOLVED * needed)
             if lost.any():
                 column = int(np.argmax(lost))
-                warnings.warn(
+                text = (
                     f"{name}, column {column}, lies between {low[column]:.6g} and {high[column]:.6g}: {dtype.name} "
                     f"resolves steps of {spacing[column]:.2g} there, too few for its variation or the noise. Give it "
                     "less its mean, or standardised"
-                    + (', or compute with dtype="float64".' if dtype.itemsize < 8 else "."),
-                    UserWarning,
-                    stacklevel=5,
                 )
+                advice = ', or compute with dtype="float64".' if dtype.itemsize < 8 else "."
+                Note("far from zero", text + advice).give(stacklevel=5)
 
     @property
     def X(self) -> npt.NDArray[Any]:

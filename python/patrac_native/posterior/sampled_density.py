@@ -45,7 +45,7 @@ class SampledDensity(Protocol):
     dtype: np.dtype[Any]
     level: str  # the instruction-set level of the compiled code
     prior_variance: FloatArray  # (K,), the diagonal of C
-    compiled: Any  # the log-likelihood: `host` is its model on the host, which `build_host` builds now
+    compiled: Any  # the log-likelihood: `host` is its model on the host, built at its first use
     theta_map: FloatArray | None  # (K,), the starting point of init="map"; None if there is none
     is_trained: bool  # whether init="auto" starts around `theta_map`; otherwise it draws from the prior
     scales: ScaleGroups | None  # the groups of parameters whose prior scales are sampled; None if C is fixed

@@ -17,9 +17,10 @@ class Note(UserWarning):
     Parameters
     ----------
     kind : str
-        Of a training "few rows", "stopped" or "poor fit"; of a prior "decay" or "no biases"; of a run "prior of noise",
-        "step size", "interrupted", "not finite", "warm-up" or "fitted noise"; of predictions and diagnostics
-        "too good", "unreliable", "offset" or "too short"; of an estimator "verdict", or one of its training and runs.
+        Of a training "few rows", "stopped" or "poor fit"; of a prior "decay" or "no biases"; of the data of a posterior
+        "far from zero"; of a run "prior of noise", "step size", "interrupted", "not finite", "warm-up" or "fitted
+        noise"; of predictions and diagnostics "too good", "unreliable", "offset" or "too short"; of an estimator
+        "verdict", or one of its training and runs.
     text : str
         The warning.
 
