@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,14 +14,16 @@ import problems
 N = 60
 
 
-def posterior(away: float, *, n: int = N, X_away: float = 0.0, dtype: str = "float64") -> pn.Posterior:
+def posterior(
+    away: float, *, n: int = N, X_away: float = 0.0, dtype: str = "float64", variance: float | str = 0.09
+) -> pn.Posterior:
     """Return a posterior of the last layer for y and X so far from zero, under a prior that allows it."""
     rng = problems.rng_of("far from zero")
     net = problems.random_network(rng, (1, 10, 1))
     X = np.linspace(-2.0, 2.0, n)[:, None]
     y = net.predict(X)[:, 0] + 0.3 * rng.normal(size=n) + away
     prior = pn.TraceClassPrior(1.5, 1.0, max(1.0, away**2))
-    return pn.Posterior(net, pn.Out(4), prior, pn.Gaussian(0.09), X + X_away, y, dtype=dtype)
+    return pn.Posterior(net, pn.Out(4), prior, pn.Gaussian(variance), X + X_away, y, dtype=dtype)
 
 
 @pytest.mark.parametrize(("away", "n"), [(0.0, N), (1e3, N), (1e4, N), (1e4, 60 * N), (1e5, N)])
@@ -41,8 +44,10 @@ def test_the_closed_form_is_right(away: float, n: int) -> None:
 
 @pytest.mark.parametrize(("away", "n"), [(1e9, N), (1e6, 10 * N)])
 def test_targets_that_the_closed_form_cannot_resolve_are_refused(away: float, n: int) -> None:
+    sampled = posterior(1e9, n=n, variance="sampled")
     post = posterior(away, n=n)
-    for call in (post.exact, lambda: pn.sample(post, pn.Exact(), draws=4, progress=False)):
+    calls = [post.exact, *(partial(pn.sample, one, pn.Exact(), draws=4, progress=False) for one in (post, sampled))]
+    for call in calls:
         with pytest.raises(ValueError, match=r"y is so far from .* rounds off .*Give y less its mean"):
             call()
 

@@ -92,7 +92,11 @@ def whiten(
     variance of its own: the eigenbasis then mixes no parameters of different outputs.
     """
     constant, slope, hessian = _statistics(compiled, len(prior_variance))
-    _check_rounding(constant)
+    in_noise = 1.0
+    if noise.likelihood.is_sampled:
+        # The reference variance may be far from the noise in either direction; the targets' own variation is not.
+        in_noise = float(np.min(noise.initial / np.maximum(compiled.targets.var(axis=0), np.finfo(float).tiny)))
+    _check_rounding(constant * in_noise)
     scale = np.sqrt(prior_variance)
     whitened = scale[:, None] * hessian * scale
     constants = np.array([constant])
@@ -147,13 +151,13 @@ def _at_origin(compiled: CompiledModels, dim: int, *, centred: bool = False) -> 
 
 
 def _check_rounding(constant: float) -> None:
-    """Raise ValueError if y is so far from zero that float64 does not resolve the log-likelihood."""
+    """Raise ValueError if y is so far from zero that float64 does not resolve the log-likelihood at theta = 0."""
     rounding = float(np.finfo(np.float64).eps) * abs(constant)
     if rounding <= _MAX_ROUNDING:
         return
     raise ValueError(
-        f"y is so far from the network's fixed part, in units of the noise, that the log-likelihood at theta = 0 is "
-        f"{constant:.2g}, of which float64 rounds off {rounding:.2g}. Give y less its mean, or standardised."
+        f"y is so far from the network's fixed part, in units of the noise, that float64 rounds off {rounding:.2g} of "
+        f"the log-likelihood at theta = 0, {constant:.2g}. Give y less its mean, or standardised."
     )
 
 
