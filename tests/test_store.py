@@ -15,7 +15,6 @@ import threading
 import tracemalloc
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy as copy_of
 from pathlib import Path
 from typing import Any
@@ -449,9 +448,22 @@ def test_what_a_killed_save_left_is_cleaned_by_the_next(tmp_path: Path) -> None:
 
 
 def test_saves_to_one_path_at_once_follow_each_other(tmp_path: Path) -> None:
-    nets = [pn.Network([[[float(value)]]], [[0.0]]) for value in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda net: [net.save(tmp_path / "net", overwrite=True) for _ in range(5)], nets))
+    """Whoever waited for a file that another save has renamed meanwhile opens a new one, and keeps no lock."""
+    nets, errors = [pn.Network([[[float(value)]]], [[0.0]]) for value in range(8)], list[Exception]()
+
+    def save(net: pn.Network) -> None:
+        try:
+            for _ in range(40):
+                net.save(tmp_path / "net", overwrite=True)
+        except Exception as error:
+            errors.append(error)
+
+    saving = [threading.Thread(target=save, args=(net,), daemon=True) for net in nets]
+    for one in saving:
+        one.start()
+    for one in saving:
+        one.join(timeout=60)
+    assert not errors and not any(one.is_alive() for one in saving)
     assert pn.Network.load(tmp_path / "net").weights[0].item() in range(8)
     assert [one.name for one in tmp_path.iterdir()] == ["net"]
 

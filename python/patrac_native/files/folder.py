@@ -8,7 +8,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
-from patrac_native.files.output import lock, sync_folder
+from patrac_native.files.output import is_at, lock, sync_folder
 
 # renameat2 of Linux: paths relative to the working folder, and the flag that exchanges two of them.
 _HERE, _EXCHANGE = -100, 2
@@ -32,12 +32,15 @@ def staging(folder: str, names: Collection[str]) -> Iterator[str]:
     path = os.path.join(parent, f".{name}.staged")
     while True:
         os.makedirs(path, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # who had it has just removed it
+            continue
         if not lock(descriptor, wait=False):
             os.close(descriptor)
             raise FileExistsError(f"another process writes to {folder}; wait for it, or give another --out.")
         # Who had the lock before may have moved or removed the folder.
-        if os.path.isdir(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+        if is_at(descriptor, path):
             break
         os.close(descriptor)
     try:
@@ -47,9 +50,8 @@ def staging(folder: str, names: Collection[str]) -> Iterator[str]:
         _clean(path, target, names)
         yield path
     finally:
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # not after `commit`
-                _remove(path, target, names)
+        if is_at(descriptor, path):  # not after `commit`
+            _remove(path, target, names)
         os.close(descriptor)
 
 

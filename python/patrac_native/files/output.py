@@ -81,9 +81,14 @@ def open_locked(path: str, *, binary: bool) -> IO[Any]:
     """Open an empty file that no other process or thread has, once those that have it have moved or closed it."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        lock(descriptor)
-        # Who had the lock before may have renamed or removed the file.
-        if os.path.lexists(path) and os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+        try:
+            lock(descriptor)
+            # Who had the lock before may have renamed or removed the file.
+            is_there = is_at(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if is_there:
             break
         os.close(descriptor)
     os.ftruncate(descriptor, 0)
@@ -100,6 +105,14 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
     except OSError:  # a file system without locks
         pass
     return True
+
+
+def is_at(descriptor: int, path: str) -> bool:
+    """Return whether an open file or folder is the one that a path names now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def sync_folder(folder: str) -> None:
