@@ -134,7 +134,7 @@ def test_warnings_name_the_network_and_the_callers_line() -> None:
 def test_ctrl_c_ends_all_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     started = threading.Event()
 
-    def endless(training: Any, *, is_interrupted: Any) -> None:
+    def endless(training: Any, *, threads: int, is_interrupted: Any) -> None:
         started.set()
         while not is_interrupted():
             pass
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_all_networks(monkeypatch: pytest.MonkeyPatch) -> None:
             future = super().submit(*arguments, **more)
 
             def result() -> None:
-                started.wait()
+                assert started.wait(timeout=60)
                 raise KeyboardInterrupt
 
             future.result = result  # type: ignore[assignment]
