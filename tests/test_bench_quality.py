@@ -104,5 +104,9 @@ def test_the_command_fits_and_scores(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     scores = json.loads(out.read_text())["yacht 0 patrac"]
-    assert scores["rmse"] < 3 and scores["crps"] > 0 and scores["verdict"]["grade"] in done.stdout
+    assert (
+        scores["rmse"] < 3
+        and scores["crps"] > 0
+        and f"predictions {scores['verdict']['predictions']['grade']}" in done.stdout
+    )
     assert "deep ensembles 1.18 (0.21)" in done.stdout

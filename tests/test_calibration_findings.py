@@ -49,20 +49,17 @@ def test_a_posterior_that_predicts_worse_than_its_network_is_not_good() -> None:
 
 
 def test_chains_that_disagree_can_predict_well() -> None:
-    """The same R-hat is "do not use" without scores, or with bad ones."""
+    """The posterior of f is one thing, predictions of y another: scores decide about these alone."""
     apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0)
-    assert judge(apart).grade == "do not use"
-    verdict = judge(replace(apart, calibration=GOOD))
-    assert verdict.grade == "look"
-    assert "Predictions of y can be used, as scores show (NLPD of 400 held-out rows 1.000" in str(verdict)
-    of_classes = judge(replace(apart, calibration=GOOD, quantity="class probabilities"))
-    assert "bands of f cannot" in str(verdict) and "bands of class probabilities cannot" in str(of_classes)
-    for bad in (replace(GOOD, nlpd=1.3), replace(GOOD, coverage=0.8), replace(GOOD, nlpd_network=np.nan)):
-        assert judge(replace(apart, calibration=bad)).grade == "do not use"
-    wide = judge(replace(apart, calibration=replace(GOOD, coverage=0.97)))
-    assert wide.grade == "look" and "can be used" in str(wide) and "too wide" in str(wide)
-    few = judge(replace(apart, calibration=replace(GOOD, rows=99)))
-    assert few.grade == "do not use" and "can be used" not in str(few)
+    for quantity in ("f", "class probabilities"):
+        verdict = judge(replace(apart, calibration=GOOD, quantity=quantity))
+        assert verdict.predictions is not None and verdict.predictions.grade == "good"
+        assert "NLPD of 400 held-out rows 1.000, of the trained network 1.200" in verdict.predictions.facts
+        assert verdict.posterior.grade == "do not use" and verdict.posterior.subject == f"posterior of {quantity}"
+        assert f"the chains disagree: the largest R-hat of {quantity} is 1.400" in str(verdict.posterior)
+    for bad in (replace(GOOD, nlpd=1.3), replace(GOOD, coverage=0.8), replace(GOOD, coverage=0.97)):
+        of_predictions = judge(replace(apart, calibration=bad)).predictions
+        assert of_predictions is not None and of_predictions.grade == "look"
     left_out = replace(GOOD, kind="leave one out", unreliable=31)
     assert "31 of these predictions are unreliable" in str(judge(replace(apart, calibration=left_out)))
 
@@ -85,7 +82,7 @@ def test_held_out_and_validation_rows_are_evidence_together() -> None:
     assert both.nlpd_difference_se == pytest.approx(error, rel=1e-12)
     apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, calibration=replace(both, rows=120, coverage=0.9))
     verdict = judge(apart)
-    assert verdict.grade == "look"
+    assert verdict.predictions is not None and verdict.predictions.grade == "good"
     assert "NLPD of 120 held-out rows and validation rows of a shorter run, which also chose the model" in str(verdict)
 
 
@@ -118,13 +115,13 @@ def test_left_out_rows_say_nothing_where_parameters_are_fixed(noise: FittedNoise
     """They stay in the training of the network, whose noise need not show; rows that it did not see say something."""
     apart = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0, noise=noise, fixes_parameters=True)
     left_out, held_out = (replace(GOOD, kind=kind) for kind in ("leave one out", "held out"))
-    found = judge(replace(apart, calibration=left_out))
-    assert found.grade == "do not use" and "can be used" not in str(found)
+    found = judge(replace(apart, calibration=left_out)).predictions
+    assert found is not None and found.grade == "look"
     assert "predictions were not scored on unseen rows" in str(found) and "90% intervals" not in str(found)
-    assert judge(replace(apart, calibration=replace(left_out, coverage=0.5))).findings == found.findings
-    assert judge(replace(apart, calibration=held_out)).grade == "look"
+    assert judge(replace(apart, calibration=replace(left_out, coverage=0.5))).predictions == found
     unfixed = replace(apart, noise=None, fixes_parameters=False)
-    assert judge(replace(unfixed, calibration=left_out)).grade == "look"
+    for seen in (judge(replace(apart, calibration=held_out)), judge(replace(unfixed, calibration=left_out))):
+        assert seen.predictions is not None and seen.predictions.grade == "good"
 
 
 @pytest.mark.parametrize("targets", [1, 2])

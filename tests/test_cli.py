@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from patrac_native.cli.main import main
 from patrac_native.cli.predict import _shown
 from patrac_native.cli.table import Layout, TableFile
 from patrac_native.fit.preprocessor import Preprocessor
+from patrac_native.report import Finding, Judgement
 
 # Small enough for a second a run; nothing below is about how well it fits.
 QUICK = "--hidden-layer-sizes 5 --max-iter 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --n-jobs 1".split()
@@ -103,21 +105,25 @@ def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pyt
         "max R-hat",
     ):
         assert part in printed
-    last = printed.splitlines()[-1]
-    assert last.startswith(("verdict: look; reached: ", "verdict: do not use; reached: ")) and "R-hat" in last
+    of_predictions, of_posterior = printed.splitlines()[-2:]
+    assert of_predictions.startswith("predictions of y: ") and "a rerun of the chains" in of_predictions
+    assert (
+        of_posterior.startswith(("posterior of f: look; ", "posterior of f: do not use; ")) and "R-hat" in of_posterior
+    )
     names = sorted(path.name for path in out.iterdir())
     assert names == ["estimator.npz", "report.html", "summary.json", "table.json"]
     summary = read_json(out / "summary.json")
     assert summary["rows"] == {"training": 84, "held_out": 36} and summary["random_state"] == 7
     assert summary["target"] == "weight" and summary["inputs"] == ["width", "kind=NA!", "kind=a", "kind=b"]
     verdict = summary["convergence"]["verdict"]
-    assert verdict["grade"] in ("look", "do not use") and verdict["findings"][0]["remedy"]
+    assert verdict["grade"] in ("look", "do not use") and verdict["posterior"]["findings"][0]["remedy"]
+    assert summary["convergence"]["rerun_error"]["replicates"] == 2
     assert set(summary["scores"]["coverage"]) == {"0.5", "0.8", "0.9", "0.95", "0.99"}
     assert estimator(out).draws_.theta.shape == (2, 20, 13)
     html = (out / "report.html").read_text(encoding="utf-8")
     assert "http:" not in html and "https:" not in html and "<script" not in html and "`" not in html
-    assert html.count("data:image/png;base64,") == 8
-    assert html.index("Verdict on the chains") < html.index("<h2")
+    assert html.count("data:image/png;base64,") == 9
+    assert html.index("predictions of y: ") < html.index("<h2")
 
 
 def test_the_command_is_the_estimator(fitted: Path) -> None:
@@ -426,10 +432,14 @@ def test_the_verdict_of_the_fit_is_not_forgotten(
     shutil.copytree(fitted / "numbers", tmp_path / "fit")
     made = estimator(tmp_path / "fit")
     for grade in ("do not use", "look"):
-        object.__setattr__(made.report_.verdict, "grade", grade)
+        finding = Finding("poor fit", grade, "The fit is poor.", "train again.")
+        verdict = replace(made.report_.verdict, predictions=Judgement("predictions of y", (finding,), "facts"))
+        made.report_ = replace(made.report_, verdict=verdict)
         made.save(tmp_path / "fit" / "estimator.npz", overwrite=True)
         assert predict(tmp_path / "fit", table(3), tmp_path, "--overwrite") == 0
-        assert ("the verdict on this fit was: do not use" in capsys.readouterr().err) == (grade == "do not use")
+        assert ("the verdict on this fit was: predictions of y: do not use" in capsys.readouterr().err) == (
+            grade == "do not use"
+        )
 
 
 def test_numbers_are_rounded_but_not_below_their_spread() -> None:

@@ -219,12 +219,13 @@ def test_the_summary_ends_in_the_verdict() -> None:
     draws.stats["acceptance_rate"][:] = 0.6
     del draws.settings["fit"]  # a random network fits random targets badly
     assert draws.summary(X).verdict().grade == "good"
-    assert "\n  verdict: good: largest R-hat 1.00" in str(draws.summary(X))
+    assert "\n  verdict: predictions of y: good. A rerun of the chains" in str(draws.summary(X))
+    assert "\n    posterior of f: good. Largest R-hat 1.00" in str(draws.summary(X))
     draws.theta[0] += 0.02
     assert draws.summary(X).verdict().grade == "do not use"
     draws.stats["nonfinite"][1] = 1
     lines = str(draws.summary(X)).splitlines()
-    assert lines[-3] == "  verdict: do not use, 2 findings"
+    assert lines[-3].startswith("    posterior of f: do not use. Largest R-hat 1.")
     assert lines[-2].startswith("    - do not use: the chains disagree: the largest R-hat of f is ")
     assert lines[-1].startswith("    - look: up to 0.05% of a chain's proposals")
 

@@ -274,4 +274,5 @@ def test_run_sections_say_when_chains_have_not_mixed() -> None:
     summary = add_run_sections(report, apart, X)
     assert summary.function.max_rhat > 1.05
     text = Page(report.html()).text
-    assert "Mix(2): do not use" in text and "the chains disagree: the largest R-hat of f is" in text
+    assert "Mix(2): predictions of y: " in text and "posterior of f: do not use" in text
+    assert "the chains disagree: the largest R-hat of f is" in text

@@ -62,7 +62,10 @@ def the(verdict: Verdict, words: str) -> Finding:
 def test_a_good_run_is_good_without_findings(architecture: pn.Architecture) -> None:
     verdict = run(posterior(architecture))
     assert (verdict.grade, verdict.findings) == ("good", ())
-    assert str(verdict).startswith("good: largest R-hat 1.00")
+    assert verdict.predictions is not None
+    assert (verdict.predictions.grade, verdict.posterior.grade) == ("good", "good")
+    assert str(verdict.posterior).startswith("posterior of f: good. Largest R-hat 1.00")
+    assert str(verdict.predictions).startswith("predictions of y: good. A rerun of the chains around the same network")
 
 
 def test_a_fixed_network_far_beyond_a_constant_is_not_to_be_used() -> None:
@@ -131,13 +134,16 @@ def test_one_stuck_chain_among_three_that_move() -> None:
     start = np.tile(post.theta_map, (4, 1))
     start[2, post.parameters["layer"] == 2] *= 100
     verdict = run(post, pn.PCNL(0.01), thin=50, warmup=None, init=start)
-    finding = verdict.findings[0]
+    finding = verdict.posterior.findings[0]
     assert verdict.grade == finding.grade == "do not use"
     assert "chain 3 of 4 is stuck: every proposal of 25,000 steps on end was rejected, 100% of the run" in finding.what
     assert 'init="map"' in finding.remedy and "warmup=20000" in finding.remedy
     disagree = the(verdict, "the chains disagree")
     assert disagree.grade == "do not use" and disagree.remedy.startswith("see the finding on step size or stuck chains")
-    assert len(verdict.findings) == 2
+    assert len(verdict.posterior.findings) == 2
+    # Three chains share their start, so there are two replicates, one of which is the stuck chain.
+    moved = the(verdict, "a rerun of starts and chains would move the ends of 90% intervals of y")
+    assert moved.kind == "scattered predictions" and "from 2 starts" in moved.what
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_one_stuck_chain_among_three_that_move() -> None:
 )
 def test_a_step_size_far_off(delta: float, accepts: str, size: str, other: str) -> None:
     verdict = run(posterior(pn.Mix(3)), pn.PCNL(delta), thin=5, warmup=None)
-    finding, *symptoms = verdict.findings
+    finding, *symptoms = verdict.posterior.findings
     assert verdict.grade == finding.grade == "do not use"
     assert f"all 4 chains accept {accepts}, step size {delta:g})" in finding.what
     assert f"the step size is far too {size}" in finding.what
@@ -202,7 +208,7 @@ def test_class_probabilities_are_judged_under_their_name() -> None:
     post = pn.Posterior(net, pn.Full(), PRIOR, pn.Categorical(), X, y)
     draws = pn.sample(post, pn.PCNL(), chains=4, draws=20, thin=10, warmup=2000, seed=1, threads=1)
     verdict = draws.summary(X[:5]).verdict()
-    assert verdict.findings[-1].what.count("of class probabilities is") == 2
+    assert verdict.posterior.findings[-1].what.count("of class probabilities is") == 2
     assert "constant" not in str(verdict)
 
 
@@ -334,7 +340,7 @@ def test_kernels_that_never_reject_are_not_judged_by_acceptance(kernel: pn.Kerne
     evidence = sound(kernel=kernel, acceptance_rate=CHAINS, step_size=np.nan * CHAINS, max_rhat=1.02)
     verdict = judge(evidence)
     if kernel.is_independent:  # independent draws: an R-hat of 1.02 is chance, and more draws, not thinning, help
-        assert verdict.grade == "good" and str(verdict).startswith("good: independent draws")
+        assert verdict.grade == "good" and verdict.posterior.facts.startswith("independent draws")
         few = judge(replace(evidence, min_ess_bulk=200.0))
         assert few.findings[0].remedy == "run longer, draws=2000." and "R-hat" not in few.findings[0].what
     else:
@@ -359,11 +365,11 @@ def test_a_start_of_ones_own_is_advised_against_only_where_there_was_one() -> No
 def test_a_caller_may_replace_the_remedy_of_a_kind() -> None:
     """The finding says how many times as long a run would have to be, from which the caller makes its own words."""
     disagree = sound(max_rhat=1.2, min_ess_bulk=50.0, warmup_steps=50_000, kernel=pn.MGrad())
-    (finding,) = judge(disagree).findings
+    (finding,) = judge(disagree).posterior.findings
     assert finding.remedy == "run longer, thin=80, after a longer warm-up, warmup=100000."
     assert (finding.kind, finding.longer) == ("disagreement", 8)
     advice = {finding.kind: f"run longer, minutes={2 * finding.longer}.", "one chain": "never shown"}
-    (other,) = judge(disagree, advice).findings
+    (other,) = judge(disagree, advice).posterior.findings
     assert other == replace(finding, remedy="run longer, minutes=16.")
 
 
@@ -380,12 +386,15 @@ def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:
 
 def test_the_worst_finding_decides_and_stands_first() -> None:
     verdict = judge(sound(warmup_stable=False, nonfinite=one(0.5, 0.0), max_rhat=1.02))
-    assert [finding.grade for finding in verdict.findings] == ["do not use", "look", "look"]
-    lines = str(verdict).splitlines()
-    assert lines[0] == "do not use, 3 findings"
+    assert [finding.grade for finding in verdict.posterior.findings] == ["do not use", "look", "look"]
+    lines = str(verdict.posterior).splitlines()
+    assert lines[0].startswith("posterior of f: do not use. Largest R-hat 1.020")
     assert lines[1].startswith("- do not use: up to 50% of a chain's proposals") and "Remedy: scale X and y" in lines[1]
     content = json.loads(json.dumps(verdict.to_dict()))
-    assert content["grade"] == "do not use" and set(content["findings"][0]) == {
+    assert content["grade"] == content["posterior"]["grade"] == "do not use"
+    # Chains that do not represent the posterior need unseen rows to vouch for what they predict.
+    assert [one["kind"] for one in content["predictions"]["findings"]] == ["unscored predictions"]
+    assert set(content["posterior"]["findings"][0]) == {
         "kind",
         "grade",
         "what",

@@ -99,8 +99,8 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
         reason = f"{error.strerror or error}. Nothing is lost: the results are in {kept}"
         raise OSError(error.errno, reason, error.filename) from error
     say(f"\nwrote {', '.join(os.path.join(args.out, name) for name in (REPORT, SUMMARY, ESTIMATOR, TABLE))}")
-    verdict = estimator.report_.verdict
-    say(f"verdict: {verdict.grade}; reached: {verdict.facts} (aims: R-hat 1.01, ESS 400)")
+    for part in estimator.report_.verdict.parts:
+        say(f"{part.subject}: {part.grade}; {part.facts}")
     if estimator.result_.interruption:
         raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
     return 0

@@ -83,9 +83,9 @@ def run(args: argparse.Namespace) -> int:
     if marked:
         first = next(remark for remark in found["remarks"] if remark)
         warnings.warn(f"{marked} of {len(frame)} rows have a remark, such as: {first}", stacklevel=2)
-    verdict = estimator.report_.verdict
-    if verdict.grade == "do not use":
-        warnings.warn(f"the verdict on this fit was: {verdict}", stacklevel=2)
+    of_predictions = estimator.report_.verdict.predictions
+    if of_predictions.grade == "do not use":
+        warnings.warn(f"the verdict on this fit was: {of_predictions}", stacklevel=2)
     if y is not None:
         scores = estimator.evaluate(X, y).scores
         pn.report.write_json(args.scores, {"rows": len(frame), **scores})

@@ -39,7 +39,7 @@ _OF_RUNS: dict[str, Any] = {
 _OF_RUNS |= {"seed": int, "thin": int, "draws_asked": int, "init": str, "seconds": float, "completed": bool}
 _OF_RUNS |= {"device": str, "device_reason": str, "fit": (dict, NoneType)}
 _OF_SOME: dict[str, Any] = {"batched": bool, "has_offset": bool, "variance_every": int}
-_OF_SOME |= {"noise_prior": str, "fitted_noise": dict}
+_OF_SOME |= {"noise_prior": str, "fitted_noise": dict, "starts": list}
 _OF_OTHERS: dict[str, Any] = {"sampler": str, "thin": int, "fit": (dict, NoneType)}
 
 Stats = Mapping[str, npt.NDArray[Any]]
@@ -131,6 +131,8 @@ class ChainDraws(ABC):
                 for of_chains, count in ((len(chains), len(draws)), (self.n_chains, self.n_draws))
             ]
             settings["seconds"] *= steps[0] / steps[1]
+        if "starts" in settings:
+            settings["starts"] = settings["starts"][index[0]]
         return self._with(self.theta[index].copy(), self._stats_of(*index, len(draws)), settings)
 
     def _stats_of(self, chains: slice, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:

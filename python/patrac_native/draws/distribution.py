@@ -464,12 +464,17 @@ class PredictiveDistribution:
         """
         _, part = next(self.blocks())
         whole = part if part is self else self._of_rows(slice(0, self.n_rows))
+        return [_some(one, f, which) for (one, f), which in zip(whole._evaluated, self._which(), strict=True)]
+
+    def _which(self) -> list[npt.NDArray[np.intp]]:
+        """Return which draws of each component `outputs` has."""
         # Rounded, so that weights that differ in the last bit only do not decide about a draw.
         shares = (np.asarray([one.weight for one in self._components]) * self.n_draws).round(6)
         counts = np.floor(shares).astype(int)
         for member in np.argsort(counts - shares, kind="stable")[: self.n_draws - counts.sum()]:
             counts[member] += 1
-        return [_some(one, f, count) for (one, f), count in zip(whole._evaluated, counts.tolist(), strict=True)]
+        sizes = zip(counts.tolist(), (one.n_draws for one in self._components), strict=True)
+        return [((np.arange(count) + 0.5) * size / max(count, 1)).astype(np.intp) for count, size in sizes]
 
     @cached_property
     def _weights(self) -> FloatArray | None:
@@ -637,10 +642,9 @@ def _noisy(component: Component, f: npt.NDArray[Any], rng: np.random.Generator) 
     return component.likelihood.sample_at(f, rng, component.variance)
 
 
-def _some(component: Component, f: npt.NDArray[Any], count: int) -> tuple[Component, npt.NDArray[Any]]:
-    """Return a component and its outputs f (M, n, m) with `count` of its draws, spread evenly."""
-    if count == component.n_draws:
+def _some(component: Component, f: npt.NDArray[Any], which: npt.NDArray[np.intp]) -> tuple[Component, npt.NDArray[Any]]:
+    """Return a component and its outputs f (M, n, m) with some of its draws."""
+    if len(which) == component.n_draws:
         return component, f
-    which = ((np.arange(count) + 0.5) * component.n_draws / max(count, 1)).astype(np.intp)
     variance = None if component.variance is None else component.variance[which]
-    return replace(component, n_draws=count, variance=variance), f[which]
+    return replace(component, n_draws=len(which), variance=variance), f[which]

@@ -22,6 +22,7 @@ from patrac_native.draws.distribution import (
     too_good,
     warn_caller,
 )
+from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.files.archive import check_entries
@@ -42,6 +43,11 @@ from patrac_native.validation.checks import (
 )
 from patrac_native.validation.columns import column_names
 from patrac_native.validation.notes import Note
+from patrac_native.verdict.calibration import COVERAGE
+from patrac_native.verdict.rerun_error import RerunError
+
+# A summary has the rerun error of at most so many rows.
+_RERUN_ROWS = 100
 
 if TYPE_CHECKING:
     import arviz
@@ -205,6 +211,55 @@ class Predictions(ABC):
         """
         return self.distribution(X, offset=offset).quantiles(probabilities)
 
+    def rerun_error(
+        self,
+        X: npt.ArrayLike,
+        coverage: float = 0.9,
+        *,
+        replicates: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+    ) -> RerunError:
+        """Return how far predictions at X would move in another complete run, in standard deviations.
+
+        They are Monte Carlo standard errors whose unit is the *replicate*: chains that share a network or a start are
+        one, so the number holds for chains that have not met, of which R-hat says only that they have not. Each
+        replicate is left out in turn (docs/rerun.md has the formula, and beside it the spread of actual reruns). For
+        independent draws, and for chains that have met, they agree with the usual Monte Carlo standard errors.
+
+        Parameters
+        ----------
+        coverage : float
+            Probability of the intervals, in (0, 1); default 0.9.
+        replicates : array_like, shape (chain,), optional
+            The replicate of each chain (of all members of a mixture in turn) by any labels, at least two; for chains
+            from elsewhere that share a network or a start. By default the members of a mixture that have networks of
+            their own, else the chains of each start that was given, else the chains; of one chain its parts, and parts
+            of independent draws.
+
+        Returns
+        -------
+        RerunError
+            `lower`, `upper` and `mean`, among others, for each row; its string is a sentence.
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is outside (0, 1), or `replicates` are not as described.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import patrac_native as pn
+        >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+        >>> X = np.linspace(-1, 1, 5)[:, None]
+        >>> post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, X[:, 0])
+        >>> error = pn.sample(post, chains=8, draws=50, warmup=100, seed=0).rerun_error(X)
+        >>> error.lower.shape, error.replicates, error.unit
+        ((5, 1), 8, 'dispersed')
+        """
+        members = [member for member, _ in self._weighted_members()]
+        return rerun_error(self.distribution(X, offset=offset), Replicates(members, replicates), coverage)
+
     def log_likelihood_rows(
         self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
     ) -> FloatArray:
@@ -232,6 +287,14 @@ class Predictions(ABC):
         for _, part in distribution.blocks():
             f = self._by_chain(part.outputs())
             yield self.likelihood.probabilities(f) if is_class else f
+
+    def _few_rows(self, distribution: PredictiveDistribution) -> PredictiveDistribution:
+        """Return the distribution of at most 100 of the rows, evenly spread, which tell how far a rerun moves any."""
+        rows = np.linspace(0, distribution.n_rows - 1, min(_RERUN_ROWS, distribution.n_rows)).round().astype(np.intp)
+        if len(rows) == distribution.n_rows:
+            return distribution
+        offset = None if distribution.offset is None else distribution.offset[rows]
+        return self.distribution(distribution.X[rows], offset=offset)
 
     def _by_chain(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values (M, ...) of all draws with the axes (chain, draw, ...)."""
@@ -419,10 +482,15 @@ class Draws(ChainDraws, Predictions):
         """
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
+        summary = self._summary_of(distribution, coverage)
+        summary = summary.with_rerun_error(rerun_error(self._few_rows(distribution), Replicates([self]), COVERAGE))
+        return summary if calibration is None else summary.with_calibration(calibration)
+
+    def _summary_of(self, distribution: PredictiveDistribution, coverage: float) -> Summary:
+        """Return the summary of these draws alone, without the errors that need a rerun's replicates."""
         quantity = "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity
         blocks = self._summarised(distribution)
-        summary = summarise(self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood)
-        return summary if calibration is None else summary.with_calibration(calibration)
+        return summarise(self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood)
 
     def loo(
         self,

@@ -14,12 +14,14 @@ from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import WeightMethod
 from patrac_native.draws.distribution import check_row_weights, leave_out, warn_caller
 from patrac_native.draws.draws import Draws, Predictions
+from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
 from patrac_native.files.archive import PathOrStream, check_entries, check_numbers, load_arrays, rebuilding, save_arrays
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray, as_real_array
 from patrac_native.validation.notes import Note
+from patrac_native.verdict.calibration import COVERAGE
 
 # What files of mixtures hold, in words.
 _KIND = "mixture of draws"
@@ -232,8 +234,11 @@ class DrawsMixture(Predictions):
         """
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
-        members = tuple(draws.summary(X, coverage=coverage, offset=offset) for draws in self.members)
+        members = tuple(draws._summary_of(draws.distribution(X, offset=offset), coverage) for draws in self.members)
         summary = summarise_mixture(members, self.weights, self._summarised(distribution), coverage)
+        summary = summary.with_rerun_error(
+            rerun_error(self._few_rows(distribution), Replicates(self.members), COVERAGE)
+        )
         return summary if calibration is None else summary.with_calibration(calibration)
 
     def save(self, path: PathOrStream, *, overwrite: bool = False) -> None:

@@ -21,7 +21,8 @@ from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
 from patrac_native.verdict.evidence import Evidence, FittedNoise, StepRecord
-from patrac_native.verdict.verdict import CALIBRATION_KINDS, Finding, Verdict, judge
+from patrac_native.verdict.rerun_error import RerunError
+from patrac_native.verdict.verdict import WHOLE_KINDS, Finding, Verdict, judge, verdict_of
 
 # The verdict on a mixture leaves out members of less weight than this, which hardly contribute to predictions.
 _LEAST_WEIGHT = 0.01
@@ -161,8 +162,17 @@ class Summary(_Table):
     advice: Mapping[str, str] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Return the verdict on the run, "good", "look" or "do not use", with every reason and its remedy."""
+        """Return the verdict on predictions and on the posterior, with every reason and its remedy."""
         return judge(self.evidence, self.advice)
+
+    @property
+    def rerun_error(self) -> RerunError | None:
+        """How far a rerun would move 90% intervals at up to 100 of the inputs; None of a density without targets."""
+        return self.evidence.rerun
+
+    def with_rerun_error(self, error: RerunError) -> Summary:
+        """Return the summary with the errors of predictions over reruns, which its verdict then considers."""
+        return replace(self, evidence=replace(self.evidence, rerun=error))
 
     def with_calibration(self, calibration: Calibration) -> Summary:
         """Return the summary with scores of rows that the draws have not seen, which its verdict then considers."""
@@ -275,6 +285,10 @@ def summarise(
         max_mcse=function.max_mcse,
         rhat_log_likelihood=log_likelihood.max_rhat,
         log_likelihood=stats["log_likelihood"].mean(axis=1),
+        # Of few draws it is too small; of a posterior that is normal it is sqrt(K / 2).
+        log_likelihood_sd=max(
+            float(np.median(stats["log_likelihood"].std(axis=1))), math.sqrt(0.5 * run.theta.shape[-1])
+        ),
         spread=squares / function.mean.size,
         steps=StepRecord.of_run(stats, settings) if "kernel" in settings else None,
         sampler=sampler_of(settings),
@@ -355,6 +369,15 @@ class MixtureSummary(_Table):
         """Return the summary with scores of the mixture on unseen rows, which its verdict then considers."""
         return replace(self, members=tuple(member.with_calibration(calibration) for member in self.members))
 
+    @property
+    def rerun_error(self) -> RerunError | None:
+        """How far a rerun would move 90% intervals of the mixture at up to 100 of the inputs."""
+        return self.members[0].rerun_error
+
+    def with_rerun_error(self, error: RerunError) -> MixtureSummary:
+        """Return the summary with the errors of the mixture's predictions over reruns, as `Summary`."""
+        return replace(self, members=tuple(member.with_rerun_error(error) for member in self.members))
+
     def with_advice(self, advice: Mapping[str, str]) -> MixtureSummary:
         """Return the summary with other remedies in its verdict, as `Summary.with_advice`."""
         return replace(self, members=tuple(member.with_advice(advice) for member in self.members))
@@ -372,13 +395,13 @@ class MixtureSummary(_Table):
                 grouped.setdefault((finding.grade, finding.kind), []).append((member, finding))
         # The scores are those of the mixture, and the same in the evidence of each member.
         findings = [
-            group[0][1] if group[0][1].kind in CALIBRATION_KINDS else _of_members(group, len(used))
+            group[0][1] if group[0][1].kind in WHOLE_KINDS else _of_members(group, len(used))
             for group in grouped.values()
         ]
         rhat = max((self.members[member].function.max_rhat for member in used), default=np.nan)
         ess = min((self.members[member].function.min_ess_bulk for member in used), default=np.nan)
         facts = f"within the {len(used)} members, R-hat is at most {rhat:.3f} and bulk ESS at least {ess:.0f}"
-        return Verdict.of(findings, facts)
+        return verdict_of(self.members[0].evidence, findings, facts)
 
     def _title(self) -> str:
         first = self.members[0]

@@ -27,12 +27,13 @@ from sklearn.utils.validation import (
 import patrac_native as pn
 from patrac_native.files import check_entries, load_arrays, rebuilding, save_arrays
 from patrac_native.files import say as print_line
-from patrac_native.fit.evaluation import Evaluation, evaluate
+from patrac_native.fit.evaluation import Evaluation, evaluate, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.preprocessor import Preprocessor, column_named
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice
+from patrac_native.report import RerunError
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
@@ -388,6 +389,38 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
         inputs = self.preprocessor_.transform(rows)
         return evaluate(self.draws_, self.target_scaling_, Rows(inputs, self._targets(y), weights, offset))
+
+    def rerun_error(self, X: Any, coverage: float = 0.9, *, exposure: npt.ArrayLike | None = None) -> RerunError:
+        """Return how far predictions would move if the fit were run again with another `random_state`.
+
+        They are standard deviations over reruns of training and chains (of the chains alone, where these share a
+        network), by leaving out each replicate in turn; see `Draws.rerun_error`. What the fit chose once, such as the
+        noise and the architecture, a rerun may choose otherwise: that is not part of them.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame, shape (n, d)
+        coverage : float
+            Probability of the intervals, in (0, 1); default 0.9.
+        exposure : array_like, shape (n,), optional
+            Of counts, see `fit`.
+
+        Returns
+        -------
+        RerunError
+            With arrays `lower`, `upper` and `mean`, among others, of shape (n, t) in the units of y; those of classes
+            are of probabilities, (n, m).
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is outside (0, 1).
+        """
+        check_is_fitted(self)
+        rows = self._checked_rows(X, reset=False)
+        inputs, offset = self.preprocessor_.transform(rows), self._offset(rows, exposure)
+        found = of_fits(self.draws_.rerun_error(inputs, coverage, offset=offset))
+        return found if found.is_class else found.scaled(self.target_scaling_.scale)
 
     def _distribution(self, X: Any, exposure: npt.ArrayLike | None = None) -> Any:
         """Return the predictive distribution of the network's targets for rows of X."""

@@ -122,9 +122,9 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         Warns
         -----
         ConvergenceWarning
-            If the chains disagree; the message has the remedy.
+            If the chains disagree and predictions are not good; the message has the remedy.
         UserWarning
-            If the draws should not be used for another reason, or as `train` and `sample`.
+            If predictions should not be used for another reason, or as `train` and `sample`.
         """
         likelihood = pn.Categorical() if self.likelihood is None else self.likelihood
         if getattr(likelihood, "targets", None) != "class":

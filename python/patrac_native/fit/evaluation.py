@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import patrac_native as pn
 from patrac_native import diagnostics
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
+from patrac_native.report import RerunError
 
 AnyDraws = pn.Draws | pn.DrawsMixture
 ScoresAndArrays = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
@@ -56,6 +57,11 @@ class Evaluation:
     scores: dict[str, Any]
     arrays: dict[str, npt.NDArray[Any]]
     calibration: Any
+
+
+def of_fits(error: RerunError) -> RerunError:
+    """Return the rerun error of a fit's draws: starts that a fit gives are networks of their own."""
+    return replace(error, unit="networks") if error.unit == "starts" else error
 
 
 def members_of(draws: AnyDraws) -> tuple[pn.Draws, ...]:

@@ -15,7 +15,15 @@ from patrac_native.diagnostics import convergence
 from patrac_native.files import check_entries
 from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import Trial, choose_posterior
-from patrac_native.fit.evaluation import HELD_OUT, LEAVE_ONE_OUT, AnyDraws, Evaluation, evaluate, members_of
+from patrac_native.fit.evaluation import (
+    HELD_OUT,
+    LEAVE_ONE_OUT,
+    AnyDraws,
+    Evaluation,
+    evaluate,
+    members_of,
+    of_fits,
+)
 from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Prior, Settings
 from patrac_native.fit.training import estimate_dispersion
@@ -109,6 +117,8 @@ def fit_rows(
     tried = [trial.candidate.likelihood for trial in chosen.trials]
     warmup_steps = members_of(draws)[0].settings["warmup_steps"]
     judged_summary = draws.summary(grid).with_calibration(judged)
+    assert judged_summary.rerun_error is not None  # these are predictions of targets
+    judged_summary = judged_summary.with_rerun_error(of_fits(judged_summary.rerun_error))
     summary = with_advice(judged_summary, settings, candidate, tried, warmup_steps)
     seconds["evaluation"] = time.perf_counter() - clock
     return FitResult(settings, data, posts, draws, chosen.trials, evaluation, summary, grid, seconds)
@@ -142,7 +152,9 @@ def _sample(
         schedule,
         settings,
         pilot=pilot,
-        stop_when=functools.partial(_is_enough, grid) if may_end else None,
+        stop_when=functools.partial(_is_enough, grid, posts[0].plan(settings.kernel).is_independent)
+        if may_end
+        else None,
         least_draws=candidate.least_draws(leaves_one_out=kind == LEAVE_ONE_OUT),
         say=say,
     )
@@ -153,12 +165,13 @@ def _sample(
     return draws
 
 
-def _is_enough(grid: FloatArray, draws: pn.Draws) -> bool:
+def _is_enough(grid: FloatArray, is_independent: bool, draws: pn.Draws) -> bool:
     """Return whether R-hat and bulk ESS of f at `grid` are good; a log-likelihood that disagrees says no at once."""
     if not convergence(draws.stats["log_likelihood"]).max_rhat <= _RHAT_USABLE:
         return False
-    found = draws.summary(grid).evidence
-    return bool((found.is_independent or found.max_rhat <= _RHAT_GOOD) and found.min_ess_bulk >= _ESS_GOOD)
+    f = draws.distribution(grid).outputs().reshape(draws.n_chains, draws.n_draws, len(grid), -1)
+    found = convergence(draws.likelihood.probabilities(f) if draws.likelihood.targets == "class" else f)
+    return bool((is_independent or found.max_rhat <= _RHAT_GOOD) and found.min_ess_bulk >= _ESS_GOOD)
 
 
 def _enough_for_verdict(pilot: Trial | None) -> Trial | None:
@@ -240,6 +253,12 @@ def with_advice(
         "fitted noise": wider_noise,
         "wide intervals": ", or ".join(_noise(likelihood.narrower(), likelihood, tried)) + ".",
         "unscored predictions": "keep rows out of the fit, held_out=(X, y); on the command line, test_fraction.",
+        "scattered predictions": "more replicates: "
+        + (
+            f"more chains, each from a network of its own, chains={2 * candidate.chains}."
+            if candidate.starts_at_networks
+            else f"more networks, networks={2 * candidate.networks}."
+        ),
         "poor predictions": f"run longer; if the chains have converged, {unsuited}",
     }
     # A budget pays for the warm-up too.
@@ -269,7 +288,8 @@ class FitReport:
     lines : tuple of str
         Scaling, training, choice of the posterior, prior, chains and noise, in words.
     verdict : Verdict
-        Its grade is "good", "look" or "do not use"; its findings name parameters of the estimator as remedies.
+        On predictions of y and on the posterior of f, each "good", "look" or "do not use"; its findings name parameters
+        of the estimator as remedies.
     converged : bool
         Whether R-hat of the function (of the class probabilities) is at most 1.05 within the chains of each network.
     summary : str
@@ -300,8 +320,10 @@ class FitReport:
 
     @property
     def needs_warning(self) -> bool:
-        """Whether the chains have not converged, or the draws should not be used for another reason."""
-        return not self.converged or self.verdict.grade == "do not use"
+        """Whether predictions should not be used, or f should not while predictions need a look."""
+        of_predictions = self.verdict.predictions
+        assert of_predictions is not None
+        return of_predictions.grade != "good" and self.verdict.grade == "do not use"
 
     def __str__(self) -> str:
         return "\n".join([*self.lines, self.results()])

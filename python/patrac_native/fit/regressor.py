@@ -153,9 +153,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         Warns
         -----
         ConvergenceWarning
-            If the chains disagree; the message has the remedy.
+            If the chains disagree and predictions are not good; the message has the remedy.
         UserWarning
-            If the draws should not be used for another reason, or as `train` and `sample`.
+            If predictions should not be used for another reason, or as `train` and `sample`.
         """
         settings = Settings.of(self.get_params(deep=False), type(self).__name__)
         likelihoods = settings.likelihoods(dispersion=1.0)  # estimated later, if it is not given

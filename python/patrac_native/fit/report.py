@@ -12,7 +12,7 @@ from patrac_native import plots
 from patrac_native.files import contents_hash
 from patrac_native.fit.base import PatracEstimator
 from patrac_native.fit.choice import best_of, describe_choice
-from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of, typical
+from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of, of_fits, typical
 from patrac_native.fit.fitting import describe_noise, squared_scales
 from patrac_native.fit.rows import FloatArray
 from patrac_native.fit.training import Choice, describe_training
@@ -26,6 +26,8 @@ from patrac_native.report import (
 
 # Residuals are plotted against at most so many inputs, those that correlate most with them in absolute rank.
 _INPUTS = 12
+# Intervals with the rerun error of their ends are plotted of at most so many rows.
+_RERUN_ROWS = 60
 # A single input is plotted as a curve if it has so many different values, at so many places.
 _FEWEST_VALUES, _PLACES = 6, 200
 # The confusion matrix of more classes than this has a figure of its own.
@@ -123,6 +125,7 @@ def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[
             summary.quantity: _worst([one.function for one in summaries]),
             "log_likelihood": _worst([one.log_likelihood for one in summaries]),
             "verdict": summary.verdict().to_dict(),
+            "rerun_error": None if summary.rerun_error is None else summary.rerun_error.to_dict(),
             "ess_geyer": sum(one.ess_geyer for one in summaries),
             "acceptance_rate": [float(rate) for one in summaries for rate in one.acceptance_rate],
             "step_size": [float(size) for one in summaries for size in one.step_size],
@@ -141,8 +144,8 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
     report = Report(f"{name}: {label} posterior of {target!r}")
     if result.interruption:
         report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
-    verdict = result.summary.verdict()
-    report.banner(verdict.grade, f"Verdict on the chains: {verdict}")
+    for part in result.summary.verdict().parts:
+        report.banner(part.grade, str(part))
     report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
     if "too_good" in evaluation.scores:
         report.text(f"These scores are {evaluation.scores['too_good']}.")
@@ -289,6 +292,7 @@ def _figures(est: PatracEstimator, evaluation: Evaluation, target: str, X: Float
         "95% intervals of y in the order of the prediction, and predicted means with these intervals against the "
         "observations on equal axes, in the target's units; diamonds: observations outside their interval.",
     )
+    yield from _rerun_error(est)
     figure = page_figure(4.4)
     left, right = figure.subplots(1, 2)
     plots.pit_histogram(arrays["pit"], left)
@@ -310,6 +314,29 @@ def _figures(est: PatracEstimator, evaluation: Evaluation, target: str, X: Float
         caption += " Right: the standard deviation of the noise of each row, which the network predicts."
     yield figure, caption
     yield _residuals(est, y - mean, X)
+
+
+def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:
+    """Yield a figure of intervals with the rerun error of their ends, of one target, if it is known."""
+    data, units = est.result_.data, est.target_scaling_
+    rows = (data.training if data.held_out is None else data.held_out).spread(_RERUN_ROWS)
+    y = typical(est.draws_.likelihood, rows.y)
+    if y.shape[1] > 1:
+        return
+    error = of_fits(est.draws_.rerun_error(rows.X, offset=rows.offset)).scaled(units.scale)
+    if error.lower is None or error.upper is None or not np.isfinite(error.lower).all():
+        return
+    at = est.draws_.distribution(rows.X, offset=rows.offset)
+    found = (y, at.mean(), *at.interval(error.coverage))
+    seen, mean, lower, upper = (units.inverse_target(one[:, 0]) for one in found)
+    figure, said = page_figure(3.6), error.describe_predictions()
+    plots.sorted_intervals(seen, mean, lower, upper, figure.subplots(), errors=(error.lower[:, 0], error.upper[:, 0]))
+    yield (
+        figure,
+        f"{error.coverage:.0%} intervals of y of {len(y)} rows; bars: one standard deviation of each end over reruns. "
+        f"{said[:1].upper()}{said[1:]}. That is repeatability, not correctness: what all replicates have in common "
+        "does not show.",
+    )
 
 
 def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:

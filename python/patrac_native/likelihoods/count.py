@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -150,19 +150,44 @@ class CountMixture(TargetMixture):
         """Return the log probability of counts y in each draw, shape (M, n)."""
         return self.likelihood.log_likelihood_rows(self.predictor[..., None], self._targets(y)[..., None])
 
+    def thinned(self, every: int) -> Self:
+        """Return the mixture of every `every`-th draw; see `TargetMixture.thinned`."""
+        return replace(self, predictor=self.predictor[::every], weights=self._thinned_weights(every))
+
+    def continuous_cdf(self, y: FloatArray) -> FloatArray:
+        """Return the probability of at most y (n,) in each draw, (M, n), linear between whole numbers."""
+        count, f = np.ceil(y), self.predictor[..., None]
+        below, upto = (self.likelihood.cdf(f, one[..., None])[..., 0] for one in (count - 1.0, count))
+        between: FloatArray = below + (y - (count - 1.0)) * (upto - below)
+        return between
+
+    def continuous_quantile(self, probability: float | FloatArray, start: FloatArray | None = None) -> FloatArray:
+        """Return the quantile as if the distribution function were linear between whole numbers, shape (n,)."""
+        count = self._least_count(probability)
+        below, upto = self._upto(count - 1.0), self._upto(count)
+        step = np.where(upto > below, upto - below, 1.0)
+        found: FloatArray = count - 1.0 + np.clip((probability - below) / step, 0.0, 1.0)
+        return found
+
     def quantile(self, probability: float) -> FloatArray:
         """Return the smallest count whose probability of not being exceeded is at least `probability`, shape (n,)."""
-        check_probability(probability, "probability")
+        return self._least_count(check_probability(probability, "probability"))
+
+    def _least_count(self, probability: float | FloatArray) -> FloatArray:
+        """Return what `quantile` does, of one probability or of one for each input (n,)."""
         low = np.full(self.n_inputs, -1.0)
         high = np.maximum(np.ceil(self.mean()), 1.0)
-        while (short := self._upto(high) < probability).any():
+        while (short := (self._upto(high) < probability) & np.isfinite(high)).any():
             low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
-        # The quantile is above `low` and at most `high`.
-        while (high - low > 1.0).any():
+        # The quantile is above `low` and at most `high`, whose neighbours differ by more than 1 from 2^53 on.
+        while True:
             middle = np.floor(0.5 * (low + high))
+            open_ones = (low < middle) & (middle < high)
+            if not open_ones.any():
+                return high
             reached = self._upto(middle) >= probability
-            low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return high
+            low = np.where(open_ones & ~reached, middle, low)
+            high = np.where(open_ones & reached, middle, high)
 
 
 def draw_poisson(log_rate: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.int64]:

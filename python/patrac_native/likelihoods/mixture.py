@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +78,21 @@ class TargetMixture(ABC):
     def quantile(self, probability: float) -> FloatArray:
         """Return a quantile of y for a probability in (0, 1), shape (n,)."""
 
+    @abstractmethod
+    def continuous_quantile(self, probability: float | FloatArray, start: FloatArray | None = None) -> FloatArray:
+        """Return `quantile`, of counts as if their distribution function were linear between whole numbers, (n,).
+
+        The probability may be one for each input; values (n,) to start from save steps where they are near the result.
+        """
+
+    @abstractmethod
+    def continuous_cdf(self, y: FloatArray) -> FloatArray:
+        """Return the probability of at most y (n,) in each draw, (M, n); of counts linear between whole numbers."""
+
+    @abstractmethod
+    def thinned(self, every: int) -> Self:
+        """Return the mixture of every `every`-th draw, with weights that sum to one."""
+
     def sd(self) -> FloatArray:
         """Return the standard deviation of y, shape (n,); infinite where the noise has no variance."""
         return np.sqrt(self.sd_f() ** 2 + self.noise_variance())
@@ -100,6 +116,13 @@ class TargetMixture(ABC):
         lower, upper = self.interval(coverage)
         seen = self._targets(y)
         return ((lower <= seen) & (seen <= upper)).astype(np.float64)
+
+    def _thinned_weights(self, every: int) -> FloatArray | None:
+        """Return the weights of every `every`-th draw, scaled to a sum of one; None if they are equal."""
+        if self.weights is None:
+            return None
+        some: FloatArray = self.weights[::every] / self.weights[::every].sum(axis=0)
+        return some
 
     def _average(self, values: FloatArray) -> FloatArray:
         """Return the mean over the draws of values (M, n)."""

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class Noise:
     scale: float | FloatArray  # > 0: one number, or an array that broadcasts to f, such as (M, 1) for M draws of it
     variance: float | FloatArray  # of y given f, of the shape of `scale`; infinite if the distribution has none
     cdf: Callable[[FloatArray], FloatArray]  # the distribution function of u, applied entrywise
-    quantile: Callable[[float], float]  # the quantile function of u, of one probability
+    quantile: Callable[[Any], Any]  # the quantile function of u, applied entrywise to probabilities
     log_density: Callable[[FloatArray], FloatArray]  # of u, applied entrywise
 
 
@@ -38,7 +39,7 @@ def standard_normal() -> Noise:
         scale=1.0,
         variance=1.0,
         cdf=ndtr,
-        quantile=lambda probability: float(ndtri(probability)),
+        quantile=ndtri,
         log_density=lambda u: -0.5 * (u**2 + math.log(2.0 * math.pi)),
     )
 
@@ -76,6 +77,15 @@ class PredictiveMixture(TargetMixture):
         )
         return cls(np.concatenate([part.location for part in parts]), noise, weights)
 
+    def thinned(self, every: int) -> Self:
+        """Return the mixture of every `every`-th draw; see `TargetMixture.thinned`."""
+
+        def some(values: float | FloatArray) -> float | FloatArray:
+            return np.asarray(values)[::every] if np.shape(values)[:1] == self.location.shape[:1] else values
+
+        noise = replace(self.noise, scale=some(self.noise.scale), variance=some(self.noise.variance))
+        return replace(self, location=self.location[::every], noise=noise, weights=self._thinned_weights(every))
+
     @property
     def means(self) -> FloatArray:
         """The location."""
@@ -98,25 +108,33 @@ class PredictiveMixture(TargetMixture):
         """Return the log density of y in each draw, shape (M, n)."""
         return self.noise.log_density((self._targets(y) - self.location) / self.noise.scale) - np.log(self.noise.scale)
 
+    def continuous_cdf(self, y: FloatArray) -> FloatArray:
+        """Return the probability of less than y (n,) in each draw, shape (M, n)."""
+        return self.noise.cdf((y - self.location) / self.noise.scale)
+
     def quantile(self, probability: float) -> FloatArray:
         """Return a quantile of y, shape (n,), to rounding error, by bracketed Newton steps."""
-        check_probability(probability, "probability")
+        return self.continuous_quantile(check_probability(probability, "probability"))
+
+    def continuous_quantile(self, probability: float | FloatArray, start: FloatArray | None = None) -> FloatArray:
+        """Return quantiles (n,) of one probability or of one for each input, by steps from `start` (n,) if given."""
         scale = np.broadcast_to(np.asarray(self.noise.scale), self.location.shape)
         z = self.noise.quantile(probability)
         # The quantile of component i is f_i + z scale_i; that of the mixture lies between the smallest and the largest.
         parts = self.location + z * scale
         low, high = parts.min(axis=0), parts.max(axis=0)
-        sd = self.sd()
-        # The median of noise with infinite variance would start at 0 * inf.
-        sd = np.where(np.isfinite(sd), sd, scale.mean(axis=0))
-        x: FloatArray = np.clip(self.mean() + z * sd, low, high)
+        if start is None:
+            sd = self.sd()
+            # The median of noise with infinite variance would start at 0 * inf.
+            start = self.mean() + z * np.where(np.isfinite(sd), sd, scale.mean(axis=0))
+        x: FloatArray = np.clip(start, low, high)
         narrowest = scale.min(axis=0)
         for _ in range(_QUANTILE_STEPS):
             u = (x - self.location) / scale
             excess = self._average(self.noise.cdf(u)) - probability
             density = self._average(np.exp(self.noise.log_density(u)) / scale)
             low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = x - excess / density
             new = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
             moved = np.abs(new - x)

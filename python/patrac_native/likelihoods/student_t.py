@@ -204,7 +204,7 @@ class StudentT(SampledNoiseLikelihood):
             scale=1.0,
             variance=df / (df - 2) if df > 2 else math.inf,
             cdf=lambda u: stdtr(df, u),
-            quantile=lambda probability: float(stdtrit(df, probability)),
+            quantile=lambda probability: stdtrit(df, probability),
             log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
         )
 

@@ -290,7 +290,14 @@ def coverage_curve(pit: ArrayLike, ax: Axes | None = None) -> Axes:
 
 
 def sorted_intervals(
-    y: ArrayLike, mean: ArrayLike, lower: ArrayLike, upper: ArrayLike, ax: Axes | None = None, *, max_rows: int = 150
+    y: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    errors: tuple[ArrayLike, ArrayLike] | None = None,
+    max_rows: int = 150,
 ) -> Axes:
     """Plot the intervals of rows in the order of their predicted means, with the observations.
 
@@ -300,6 +307,8 @@ def sorted_intervals(
         Observations, predictive means and ends of the intervals.
     ax : matplotlib Axes, optional
         The axes to draw on; by default those of a new figure.
+    errors : (lower, upper), each array_like, shape (n,), optional
+        Standard errors of the ends, such as the rerun error, which bars around the ends show.
     max_rows : int, default 150
         Maximum number of rows; of more, those evenly spaced in this order are shown.
 
@@ -318,6 +327,11 @@ def sorted_intervals(
     at, inside = np.arange(order.size), (low <= observed)[order] & (observed <= high)[order]
     ax = canvas.axes_or_new(ax)
     ax.vlines(at, low[order], high[order], color=canvas.SKY, linewidth=1.4, label="interval of y")
+    if errors is not None:
+        of_low, of_high = canvas.columns(lower_error=errors[0], upper_error=errors[1])
+        for end, error, text in ((low, of_low, "rerun error of its ends"), (high, of_high, "")):
+            ends = end[order] - error[order], end[order] + error[order]
+            ax.vlines(at, *ends, color=canvas.PURPLE, linewidth=3.0, zorder=2, label=text)
     ax.plot(at, centre[order], color=canvas.BLUE, linewidth=1.4, label="predicted mean")
     for rows, marker, colour, text in ((inside, "o", "black", "observed"), (~inside, "D", canvas.VERMILION, "outside")):
         points = at[rows], observed[order][rows]

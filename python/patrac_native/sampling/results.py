@@ -56,6 +56,10 @@ def build_draws(
         "device_reason": choice.reason,
         "fit": None if run.fit is None else run.fit.to_dict(),
     }
+    if settings["init"] == "given":
+        starts: dict[bytes, int] = {}
+        of_chains = [starts.setdefault(row.tobytes(), len(starts)) for row in run.start]
+        settings |= {"starts": of_chains} if len(starts) < len(of_chains) else {}
     notes = _notes(run, result, kept, stable)
     if isinstance(run.post, Target):
         assert not isinstance(theta, DeviceArray)  # no device runs functions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import FloatArray
 from patrac_native.verdict.calibration import Calibration
+from patrac_native.verdict.rerun_error import RerunError
 
 # Of the residuals on unseen rows; a sampled noise variance below this share of them is too small.
 LOW_NOISE = 0.8
@@ -90,6 +92,8 @@ class Evidence:
     noise: FittedNoise | None = None
     calibration: Calibration | None = None
     likelihood: Likelihood | None = None
+    log_likelihood_sd: float = math.nan  # along a chain
+    rerun: RerunError | None = None  # None for a density without targets
     fixes_parameters: bool = False  # of the trained network, which leaving rows out of the posterior does not change
 
     @property

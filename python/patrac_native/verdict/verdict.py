@@ -1,4 +1,4 @@
-"""The verdict on a run, "good", "look" or "do not use": checks of its numbers, with findings and remedies in words."""
+"""The verdict on predictions and on the posterior of a run: checks of numbers, with findings and remedies in words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from patrac_native.verdict.calibration import (
     Calibration,
 )
 from patrac_native.verdict.evidence import Evidence, StepRecord
+from patrac_native.verdict.rerun_error import RerunError
 
-# The grades from best to worst; the grade of a verdict is that of its worst finding.
+# The grades from best to worst; the grade of a part of the verdict is that of its worst finding.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
 
 # An R-hat of at most 1.01 with a bulk ESS of at least 400 is the usual requirement for reported quantiles (Vehtari,
@@ -40,15 +41,35 @@ STILL_STEPS, STILL_LOOK, STILL_BAD = 50, 0.1, 0.5
 # Ratio of the variance of f along a chain to the median over chains (a tenth of the standard deviation). By chance it
 # is that small only in chains worth one or two independent draws.
 SPREAD_BAD = 0.01
+# A chain is in a worse mode if its mean log-likelihood is below the median chain's by more than this many standard
+# deviations of the log-likelihood along a chain: chains that have not met differ by one or two.
+WORSE_MODE = 5.0
 # Share of a chain's proposals that are not finite.
 NONFINITE_BAD = 0.01
 # Training has stopped too early if the log-likelihood of the draws exceeds the network's by more than this share of the
 # network's gain over a constant. A penalty that differs from the prior, or the nodes that Sep adds, explain less.
 FIT_GAIN = 0.1
+# Rerun errors, as shares of an interval's width. Where both ends of a 90% interval of a normal distribution move by a
+# tenth of its width, independently, its probability changes by 5 points (standard deviation), by which `COVERAGE_LOOK`
+# allows coverage to be wrong; by a fifth it changes by the 15 points of `COVERAGE_BAD`. For the probabilities of
+# classes those points are the bounds themselves.
+RERUN_GOOD, RERUN_USABLE = 0.1, 0.2
+RERUN_GOOD_POINTS, RERUN_USABLE_POINTS = 0.05, 0.15
 # The coverage of this many rows has a standard error of 0.03. Fewer are no evidence that predictions can be used.
 CALIBRATION_ROWS = 100
-# Kinds of findings on predictions of unseen rows.
-CALIBRATION_KINDS = ("narrow intervals", "wide intervals", "poor predictions", "unscored predictions")
+# Kinds of findings on predictions as a whole, which the members of a mixture share.
+WHOLE_KINDS = (
+    "narrow intervals",
+    "wide intervals",
+    "poor predictions",
+    "unscored predictions",
+    "scattered predictions",
+)
+# Kinds of findings on predictions of y; all others are on the posterior of f.
+PREDICTION_KINDS = (
+    *WHOLE_KINDS,
+    *("worse mode", "fitted noise", "poor fit", "poor draws", "poor network", "undertrained network"),
+)
 _TRAIN_AGAIN = "train again (more epochs, another learning_rate, smaller l2, standardised X and y)"
 # Kinds of unseen rows in words.
 _KINDS = {
@@ -68,10 +89,11 @@ class Finding:
     kind : str
         Which check found it, for `Summary.with_advice`: "stuck chains", "large steps" or "small steps"; "not finite";
         "undertrained network", "poor network" (the draws fit well), "poor draws" (the network fits well) or "poor fit"
-        (neither does); "fitted noise" (of fixed nodes); "narrow intervals", "wide intervals" or "poor predictions" of
-        unseen rows, or "unscored predictions" (no rows were unseen); "disagreement" (R-hat above 1.05), "unknown
-        R-hat", "few draws" (R-hat above 1.01 or few effective draws), "one chain" or "log-likelihood" (its R-hat
-        alone); "short warm-up" or "adaptation".
+        (neither does); "fitted noise" (of fixed nodes); "scattered predictions" (a rerun would move them); "worse mode"
+        (of some chains); "narrow intervals", "wide intervals" or "poor predictions" of unseen rows, or "unscored
+        predictions" (no rows were unseen); "disagreement" (R-hat above 1.05), "unknown R-hat", "few draws" (R-hat above
+        1.01 or few effective draws), "one chain" or "log-likelihood" (its R-hat alone); "short warm-up" or
+        "adaptation".
     grade : str
         "look" or "do not use".
     what : str
@@ -93,57 +115,114 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether the draws of a run can be used; its string is a sentence, or a line for each of several findings.
+class Judgement:
+    """One part of a verdict; its string is a sentence, with a line for each finding.
 
     Attributes
     ----------
-    grade : str
-        "good": no check argues against reporting means, bands and quantiles. "look": the findings should be examined
-        before anything is reported. "do not use": the draws do not represent the posterior, or the model does not fit
-        the data.
+    subject : str
+        What is judged, such as "predictions of y" or "posterior of f".
     findings : tuple of Finding
         The findings, worst first; empty for "good".
     facts : str
-        R-hat and ESS in words.
+        The numbers on which the part rests, in words.
     """
 
-    grade: str
+    subject: str
     findings: tuple[Finding, ...]
     facts: str
 
     @classmethod
-    def of(cls, findings: Sequence[Finding], facts: str) -> Verdict:
-        """Return the verdict of findings, whose grade is that of the worst; those of one grade keep their order."""
-        ordered = sorted(findings, key=lambda finding: -GRADES.index(finding.grade))
-        return cls(ordered[0].grade if ordered else GOOD, tuple(ordered), facts)
+    def of(cls, subject: str, findings: Sequence[Finding], facts: str) -> Judgement:
+        """Return the judgement of findings, of which those of one grade keep their order."""
+        return cls(subject, tuple(_worst_first(findings)), facts)
+
+    @property
+    def grade(self) -> str:
+        """The grade of the worst finding: "good" without findings, "look" or "do not use"."""
+        return self.findings[0].grade if self.findings else GOOD
 
     def __str__(self) -> str:
-        if not self.findings:
-            return f"{self.grade}: {self.facts}."
-        if len(self.findings) == 1:
-            return str(self.findings[0])
-        return "\n".join(
-            [f"{self.grade}, {len(self.findings)} findings", *(f"- {finding}" for finding in self.findings)]
-        )
+        first = f"{self.subject}: {self.grade}. {self.facts[:1].upper()}{self.facts[1:]}."
+        return "\n".join([first, *(f"- {finding}" for finding in self.findings)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the grade as JSON-able values."""
+        return {"grade": self.grade, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Judgement:
+        """Rebuild from what `to_dict` returned."""
+        return cls(content["subject"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the predictions of a run, and its draws as a posterior, can be used; its string is a few lines.
+
+    Grades are "good": no check argues against use. "look": the findings should be examined before anything is reported.
+    "do not use": predictions would mislead, or the draws do not represent the posterior.
+
+    Attributes
+    ----------
+    predictions : Judgement or None
+        Of predictions of y: how far a rerun would move them, and their scores and coverage on rows that the draws have
+        not seen, if there are such. None for a density without targets.
+    posterior : Judgement
+        Of the draws as a sample of the posterior of f, for means, bands and quantiles of f: convergence and moves of
+        the chains. Chains that have not met may predict well all the same, as an ensemble does.
+    """
+
+    predictions: Judgement | None
+    posterior: Judgement
+
+    @property
+    def parts(self) -> tuple[Judgement, ...]:
+        """The parts that there are, predictions first."""
+        return (self.posterior,) if self.predictions is None else (self.predictions, self.posterior)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all parts, worst first."""
+        return tuple(_worst_first([finding for part in self.parts for finding in part.findings]))
+
+    @property
+    def grade(self) -> str:
+        """The worse of the grades of the parts."""
+        return max((part.grade for part in self.parts), key=GRADES.index)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show the string in IPython."""
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """Return grade and findings for notebooks."""
-        title = str(self).splitlines()[0]
-        return html_list(f"verdict: {title}", [str(finding) for finding in self.findings if len(self.findings) > 1])
+        """Return grades and findings for notebooks."""
+        titles = [f"verdict: {str(part).splitlines()[0]}" for part in self.parts]
+        return "".join(
+            html_list(title, map(str, part.findings)) for title, part in zip(titles, self.parts, strict=True)
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-able values."""
-        return asdict(self)
+        """Return the parts and grades as JSON-able values."""
+        predictions = None if self.predictions is None else self.predictions.to_dict()
+        return {"grade": self.grade, "predictions": predictions, "posterior": self.posterior.to_dict()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Verdict:
         """Rebuild a verdict from what `to_dict` returned."""
-        return cls(content["grade"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
+        predictions = content["predictions"]
+        return cls(
+            None if predictions is None else Judgement.from_dict(predictions),
+            Judgement.from_dict(content["posterior"]),
+        )
+
+
+def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings by their grades, those of one grade in the same order."""
+    return sorted(findings, key=lambda finding: -GRADES.index(finding.grade))
 
 
 def judge(e: Evidence, advice: Mapping[str, str] | None = None) -> Verdict:
@@ -158,17 +237,100 @@ def judge(e: Evidence, advice: Mapping[str, str] | None = None) -> Verdict:
         *_of_fit(e),
         *_of_noise(e),
         *_of_calibration(e),
+        *_of_modes(e),
+        *_of_reruns(e.rerun),
         *_of_convergence(e, causes),
         *_of_warmup(e),
     ]
-    # R-hat says nothing about draws that are independent by construction.
+    found += _of_unscored(e, found)
+    return verdict_of(
+        e, [replace(one, remedy=advice.get(one.kind, one.remedy)) for one in found], _convergence_facts(e)
+    )
+
+
+def verdict_of(e: Evidence, findings: Sequence[Finding], convergence: str) -> Verdict:
+    """Return the verdict of findings on predictions and posterior, with facts on the convergence in words."""
+    bands = "" if e.rerun is None else f"; {e.rerun.describe_bands()}"
+    is_function = e.architecture is not None and "class" not in e.quantity
+    posterior = Judgement.of(
+        f"posterior of {'f' if is_function else e.quantity}",
+        [one for one in findings if one.kind not in PREDICTION_KINDS],
+        convergence + bands,
+    )
+    if e.architecture is None:
+        return Verdict(None, Judgement.of(posterior.subject, findings, posterior.facts))
+    of_predictions = [one for one in findings if one.kind in PREDICTION_KINDS]
+    return Verdict(Judgement.of("predictions of y", of_predictions, _prediction_facts(e)), posterior)
+
+
+def _convergence_facts(e: Evidence) -> str:
+    """Return R-hat and ESS in words."""
     facts = f"smallest bulk ESS {_number(e.min_ess_bulk)} of {e.quantity}"
+    # R-hat says nothing about draws that are independent by construction.
     if e.is_independent:
-        facts = f"independent draws, {facts}"
-    else:
-        unknown = f" (steps and warm-up of {e.sampler} are not known here)" if e.steps is None else ""
-        facts = f"largest R-hat {_number(e.max_rhat, 3)}, {facts}{unknown}"
-    return Verdict.of([replace(one, remedy=advice.get(one.kind, one.remedy)) for one in found], facts)
+        return f"independent draws, {facts}"
+    unknown = f" (steps and warm-up of {e.sampler} are not known here)" if e.steps is None else ""
+    return f"largest R-hat {_number(e.max_rhat, 3)}, {facts}{unknown}"
+
+
+def _prediction_facts(e: Evidence) -> str:
+    """Return in words how far a rerun would move predictions, and how they score."""
+    scores = "they were not scored on rows that the draws have not seen"
+    if e.calibration is not None and not _are_seen(e):
+        scores = _scores(e.calibration)
+    if e.rerun is None:
+        return scores
+    return f"{e.rerun.describe_predictions()}; {scores}"
+
+
+def _worse_chains(e: Evidence) -> npt.NDArray[np.bool_]:
+    """Return which chains are in a worse mode than most."""
+    lower = np.median(e.log_likelihood) - e.log_likelihood > WORSE_MODE * e.log_likelihood_sd
+    return np.asarray(lower)
+
+
+def _of_modes(e: Evidence) -> Iterator[Finding]:
+    """Check for chains in a worse mode than most, which predictions count as much as the others."""
+    worse = _worse_chains(e)
+    if e.is_independent or not worse.any():
+        return
+    what = (
+        f"{_chains(worse, 'is in a worse mode', 'are in a worse mode')}: log-likelihood "
+        f"{e.log_likelihood[worse].max():.4g} there, {np.median(e.log_likelihood):.4g} in the median chain, which is "
+        f"more than {WORSE_MODE:.0f} within-chain standard deviations above; predictions weigh all chains alike."
+    )
+    yield Finding("worse mode", LOOK, what, f"{_better_start(e)}; leave such chains out only with a reason.")
+
+
+def _of_reruns(error: RerunError | None) -> Iterator[Finding]:
+    """Check how far a rerun would move predictions of y."""
+    if error is None:
+        return
+    found = error.of_predictions
+    if math.isnan(found.median):
+        what = "how far a rerun would move predictions is not known: too few replicates, or draws, show it."
+        yield Finding("scattered predictions", LOOK, what, "run several chains, or networks, of at least 20 draws.")
+        return
+    good, usable = (RERUN_GOOD_POINTS, RERUN_USABLE_POINTS) if error.is_class else (RERUN_GOOD, RERUN_USABLE)
+    # Few replicates know the error itself poorly: it must be usable at the upper end of what they leave open.
+    if found.median > good or found.upper > usable:
+        what = f"{error.describe_predictions()}."
+        if found.median <= good:
+            what = f"{what[:-1]}, which so few leave open: up to {100 * found.upper:.0f}{error.sign}."
+        grade = DO_NOT_USE if found.lower > usable else LOOK
+        remedy = error.remedy(good) if found.median > good else "more networks, or starts, with chains of their own."
+        yield Finding("scattered predictions", grade, what, remedy)
+
+
+def _of_unscored(e: Evidence, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Check for predictions by chains that do not represent the posterior and that no unseen rows vouch for."""
+    if e.architecture is None or _scores_of_unseen_rows(e) is not None:
+        return
+    if any(one.grade == DO_NOT_USE and one.kind not in PREDICTION_KINDS for one in found) and not any(
+        one.kind == "unscored predictions" for one in found
+    ):
+        what = "the chains do not represent the posterior, and no unseen rows show that they predict well all the same."
+        yield Finding("unscored predictions", LOOK, what, "give y of held-out rows, draws.summary(X, y).")
 
 
 def _convergence_grade(e: Evidence) -> str:
@@ -271,11 +433,16 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
         what = f"{parts}: the largest R-hat of {e.quantity} is {_number(e.max_rhat, 3)}, {ess}."
         remedy = f"{first}{_longer_run(e, longer, warmup=True)}{kernel}."
         grade = DO_NOT_USE
-        if _predicts_well(e):
-            grade = LOOK
-            what += f" Predictions of y can be used, as scores show ({_scores(e.calibration)}); "
-            what += f"bands of {e.quantity} cannot."
-        yield Finding("disagreement", grade, what, remedy, longer)
+        further: int | None = longer
+        if _bands_repeat(e):
+            assert e.rerun is not None
+            grade, further = LOOK, None
+            what += (
+                f" They have not met, and bands are those of an ensemble of {e.rerun.replicates} members: no "
+                "posterior, though a rerun would give much the same bands."
+            )
+            remedy = "nothing, if predictions are all that is wanted; else a smaller Bayesian part, whose chains meet."
+        yield Finding("disagreement", grade, what, remedy, further)
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.
         if all(cause.grade != DO_NOT_USE for cause in causes):
@@ -307,15 +474,16 @@ def _here(e: Evidence) -> str:
     return " at these inputs" if e.architecture else ""
 
 
-def _predicts_well(e: Evidence) -> bool:
-    """Return whether scores on unseen rows show that chains which disagree predict y well all the same.
+def _bands_repeat(e: Evidence) -> bool:
+    """Return whether bands of chains that have not met are repeatable, by enough replicates with starts of their own.
 
-    The draws of such chains are a mixture, as an ensemble is: not the posterior, but a predictive distribution that can
-    be judged by its log density and coverage. It must be no worse than the network's and not overconfident, on enough
-    rows to tell. Intervals that are too wide are a finding of their own: predictions can be used all the same.
+    The draws of such chains are a mixture, as an ensemble is: not the posterior, but another run gives the same bands.
     """
-    c = _scores_of_unseen_rows(e)
-    return c is not None and c.nlpd <= c.nlpd_network and not c.is_overconfident()
+    error = e.rerun
+    if error is None or error.is_blind or error.is_rough or _worse_chains(e).any():
+        return False
+    good, usable = (RERUN_GOOD_POINTS, RERUN_USABLE_POINTS) if error.is_class else (RERUN_GOOD, RERUN_USABLE)
+    return error.of_bands.median <= good and error.of_bands.percentile_90 <= usable
 
 
 def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
@@ -362,9 +530,8 @@ def _of_calibration(e: Evidence) -> Iterator[Finding]:
         yield Finding("poor predictions", LOOK, what, remedy)
 
 
-def _scores(c: Calibration | None) -> str:
+def _scores(c: Calibration) -> str:
     """Return the scores of unseen rows in words."""
-    assert c is not None
     network = f", of the trained network {c.nlpd_network:.3f}" if math.isfinite(c.nlpd_network) else ""
     coverage = f"; 90% intervals cover {c.coverage:.1%}" if math.isfinite(c.coverage) else ""
     unreliable = f"; {c.unreliable:,} of these predictions are unreliable" if c.unreliable else ""
