@@ -32,7 +32,7 @@ def patrac_side(split: Arrays, options: list[str]) -> dict[str, Any]:
     return {
         **{name: found["scores"][name] for name in ("accuracy", "nlpd", "ece")},
         "networks": {name: found["scores"]["network"][name] for name in ("accuracy", "nlpd")},
-        "verdict": found["summary"]["convergence"]["verdict"]["grade"],
+        "verdict": found["summary"]["convergence"]["verdict"]["predictions"]["grade"],
         "max_rhat": found["summary"]["convergence"]["class probabilities"]["max_rhat"],
         "seconds": found["seconds"],
     }

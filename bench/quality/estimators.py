@@ -89,7 +89,7 @@ def measure(name: str, split: int, data: Path) -> dict[str, Any]:
         "conformal_width": 2 * half,
         "rmse": float(np.sqrt(np.mean((reg.predict(rows.X_test) - rows.y_test) ** 2))),
         "conformal_rmse": float(np.sqrt(np.mean((centre - rows.y_test) ** 2))),
-        "verdict": reg.report_.verdict.grade,
+        "verdict": reg.report_.verdict.predictions.grade,
         "seconds": spent[0],
         "processor_seconds": spent[1],
     }

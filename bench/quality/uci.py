@@ -128,8 +128,8 @@ def line(name: str, split: int, side: str, found: dict[str, Any]) -> str:
     note = ""
     if "verdict" in found:
         kind, noise = found["architecture"], found["likelihood"]["name"]
-        grade = found["verdict"]["grade"]
-        note = f"{kind['name']} {kind.get('k', '')}, {noise}, R-hat {found['max_rhat']:.2f}, {grade}"
+        grades = ", ".join(f"{part} {found['verdict'][part]['grade']}" for part in ("predictions", "posterior"))
+        note = f"{kind['name']} {kind.get('k', '')}, {noise}, R-hat {found['max_rhat']:.2f}, {grades}"
     return (
         f"{name:<9}{split:>3}  {side:<9} NLPD {found['nlpd']:8.3f}  RMSE {found['rmse']:9.4g}  "
         f"90% coverage {found['coverage']:5.1%}  width {found['width']:9.4g}  {found['seconds']:5.0f} s  {note}"
