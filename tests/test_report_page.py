@@ -106,7 +106,7 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
 
-@pytest.mark.parametrize(("name", "figures"), [("numbers", 8), ("classes", 6)])
+@pytest.mark.parametrize(("name", "figures"), [("numbers", 9), ("classes", 6)])
 def test_every_figure_has_a_description_and_nothing_is_external(
     name: str, figures: int, reports: dict[str, Path]
 ) -> None:
