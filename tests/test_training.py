@@ -331,7 +331,6 @@ BAD_ROW = np.column_stack([np.ones(4), [1.0, 2.0, np.nan, np.inf]])
             r"likelihood must be an object such as Gaussian\(1\.0\).*got 'gaussian'",
         ),
         ({"likelihood": Categorical}, TypeError, "likelihood must be an object .*got <class .*Categorical"),
-        ({"y": torch.ones(4, dtype=torch.bfloat16)}, TypeError, "y must be .*BFloat16"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
