@@ -11,7 +11,7 @@ from scipy.stats import norm, t
 
 import patrac_native as pn
 import problems
-from patrac_native.draws.replicates import Replicates, rerun_error
+from patrac_native.draws.replicates import Replicates, _Groups, rerun_error
 from patrac_native.verdict.rerun_error import RerunError
 
 X = np.linspace(-1.0, 1.0, 5)[:, None]
@@ -175,6 +175,30 @@ def test_counts_move_between_whole_numbers() -> None:
     # The slope of the 5% quantile of a Poisson count of mean 20 is about one.
     means = 20 * np.exp(0.02 * np.arange(-4, 4))
     assert np.asarray(found.lower)[0, 0] == pytest.approx(means.std(ddof=1) / 8**0.5, rel=0.3) and len(set(ends)) > 1
+
+
+@pytest.mark.parametrize("log_mean", [45.0, 900.0])
+def test_counts_beyond_what_numbers_resolve_end(log_mean: float) -> None:
+    """At inputs far from the data means exceed 2^53, where neighbouring counts are no numbers, or overflow."""
+    rng = problems.rng_of("far counts")
+    theta = [1.0, 0.0] + 1e-4 * rng.normal(size=(8, 1, 2)) + 1e-4 * rng.normal(size=(8, 30, 2))
+    draws, far = pn.Draws.from_array(linear(pn.Poisson()), theta, sampler="test"), np.full((5, 1), log_mean)
+    with np.errstate(all="ignore"):
+        found = draws.rerun_error(far)
+        assert found.mean.shape == (5, 1) and np.isfinite(found.mean).all() == (log_mean == 45.0)
+        assert draws.summary(far).verdict().posterior.grade
+
+
+def test_unequal_weights_have_the_error_of_a_weighted_mean() -> None:
+    """Of means that differ with variance one, sum w^2: over 400 mixtures, whose mean square is known to 7%."""
+    rng, shares, squares = problems.rng_of("unequal"), np.array([0.5, 0.25, 0.125, 0.125]), []
+    for _ in range(400):
+        labels = np.repeat(np.arange(4), 5)
+        groups = _Groups(labels, np.repeat(shares / 5, 5))
+        squares.append(groups.error(np.repeat(rng.normal(size=4), 5)[:, None])[0] ** 2)
+    assert groups.effective == pytest.approx(1 / (shares**2).sum())
+    # A square of at least 1.9 degrees of freedom has a relative standard deviation of at most one: 3 / sqrt(400).
+    assert np.mean(squares) == pytest.approx((shares**2).sum(), rel=0.15)
 
 
 def test_replicates_for_a_precision() -> None:
