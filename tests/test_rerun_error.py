@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,12 @@ def test_independent_draws_have_the_usual_monte_carlo_error() -> None:
     alone = pn.sample(post, pn.PCNL(), chains=1, draws=400, warmup=100, seed=1).rerun_error(X)
     assert (alone.replicates, alone.unit, alone.is_blind) == (8, "parts", True)
     assert "a rerun of this chain from where it ended would move" in str(alone) and "from 8 parts" in str(alone)
+    # Parts of few draws would differ by chance alone: nothing is known, without any warning of arithmetic.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        few = pn.sample(post, pn.PCNL(), chains=1, draws=20, warmup=100, seed=1).summary(X)
+    assert few.rerun_error is not None and np.isnan(few.rerun_error.mean).all()
+    assert "how far a rerun would move predictions is not known" in str(few.verdict())
 
 
 def test_chains_that_share_a_start_are_one_replicate() -> None:

@@ -128,14 +128,8 @@ def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: fl
     of_f = _Groups(np.concatenate([one[which] for one, which in chosen]), None)
     ordered = np.sort(values[:: _thinning(len(values))], axis=0)
     band = [_of_sorted(ordered, np.full(values.shape[1:], tail)) for tail in tails]
-    of_band = [
-        _of_end(
-            tail,
-            of_f.error(values <= end),
-            functools.partial(_of_sorted, ordered),
-        )
-        for tail, end in zip(tails, band, strict=True)
-    ]
+    of_sorted = functools.partial(_of_sorted, ordered)
+    of_band = [_of_end(tail, of_f.error(values <= end), of_sorted) for tail, end in zip(tails, band, strict=True)]
     mean, of_y = of_f.error(values), _Groups(np.concatenate(replicates.labels), part._weights)
     ends, of_ends = [], []
     for tail in tails if not is_class else ():
@@ -167,11 +161,7 @@ class _Groups:
         # What hardly contributes says nothing about another run.
         self._used, self._shares = sums > _LEAST_SHARE * sums.max(), sums / sums.sum()
         self.count = int(np.count_nonzero(self._used))
-        w = self._shares[self._used]
-        total = float((w**2).sum())
-        self.effective = 1.0 / total
-        # Of a mean of replicates that are alike, what the sum over replicates of `error` is too small by.
-        self._inflation = total / ((w**2) * (1.0 - 2.0 * w + total) / np.where(w < 1.0, 1.0 - w, 1.0)).sum()
+        self.effective = 1.0 / float((self._shares[self._used] ** 2).sum())
 
     def error(self, values: npt.NDArray[Any]) -> FloatArray:
         """Return the standard error of the mean over draws of values (M, ...).
@@ -183,15 +173,17 @@ class _Groups:
         """
         if self.count < 2:
             return np.full(values.shape[1:], np.nan)
+        w, total = self._shares[self._used], 1.0 / self.effective
+        inflation = total / (w**2 * (1.0 - 2.0 * w + total) / (1.0 - w)).sum()
         ordered = values[self._order].astype(np.float64)
         if self._weights is None:
             ordered /= len(values)
         else:
             ordered *= self._weights[self._order].reshape(-1, *[1] * (values.ndim - 1))
         sums = np.add.reduceat(ordered, self._starts, axis=0)
-        whole, rest = sums.sum(axis=0), 1.0 - self._shares[self._used].reshape(-1, *[1] * (values.ndim - 1))
+        whole, rest = sums.sum(axis=0), 1.0 - w.reshape(-1, *[1] * (values.ndim - 1))
         without = (whole - sums[self._used]) / rest
-        error: FloatArray = np.sqrt(self._inflation * (rest * (without - whole) ** 2).sum(axis=0))
+        error: FloatArray = np.sqrt(inflation * (rest * (without - whole) ** 2).sum(axis=0))
         return error
 
 
