@@ -127,7 +127,9 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             reg.fit(X, Y, held_out=(NEW_X, NEW_Y))
-        assert "unscored predictions" not in {one.kind for one in reg.report_.verdict.findings}
+        unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
+        # 30 rows are too few to vouch for chains that have not met.
+        assert all("30 unseen rows are too few" in what for what in unscored)
         assert "too_good" not in reg.report_.scores
 
 

@@ -329,8 +329,11 @@ def _of_unscored(e: Evidence, found: Sequence[Finding]) -> Iterator[Finding]:
     if any(one.grade == DO_NOT_USE and one.kind not in PREDICTION_KINDS for one in found) and not any(
         one.kind == "unscored predictions" for one in found
     ):
-        what = "the chains do not represent the posterior, and no unseen rows show that they predict well all the same."
-        yield Finding("unscored predictions", LOOK, what, "give y of held-out rows, draws.summary(X, y).")
+        c = None if _are_seen(e) else e.calibration
+        rows = "no unseen rows show" if c is None else f"{c.rows} unseen rows are too few to show"
+        what = f"the chains do not represent the posterior, and {rows} that they predict well all the same."
+        remedy = f"give y of {CALIBRATION_ROWS} held-out rows or more, draws.summary(X, y)."
+        yield Finding("unscored predictions", LOOK, what, remedy)
 
 
 def _convergence_grade(e: Evidence) -> str:
