@@ -320,7 +320,10 @@ class Failing:
             r"^y is missing in row 2 \(counted from 0\), 1 in all; remove",
         ),
         (pd.Series(["a", "b", None, "a"], dtype="string"), r"^y is missing in row 2"),
-        (np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"), "^y holds dates or times, which are no labels"),
+        (
+            np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"),
+            "^y holds dates or times; labels are numbers or text",
+        ),
         (np.array([datetime.date(2020, 1, 1)] * 2, dtype=object), r"^y holds dates or times.*make them text"),
     ],
 )

@@ -161,8 +161,8 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         counts = frame[target].value_counts()
         shown = ", ".join(f"{label} ({count})" for label, count in counts.head(20).items())
         say(f"  classes: {shown}{', ...' * (len(counts) > 20)}")
-    others = [name for name in table.names if name not in targets and name not in text and name not in args.keep]
-    numbering = [name for name in others if _numbers_rows(frame[name])]
+    apart = {*targets, *text, *exposure, *args.keep}
+    numbering = [name for name in table.names if name not in apart and _numbers_rows(frame[name])]
     if numbering:
         args.drop = [*named["drop"], *numbering]
         say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
@@ -173,7 +173,8 @@ def _numbers_rows(series: pd.Series) -> bool:
     """Return whether a column is 0, 1, 2 ... or 1, 2, 3 ... in the order of the rows."""
     return (
         len(series) > 2
-        and series.dtype.kind in "iu"
+        and is_numeric_dtype(series)
+        and not is_bool_dtype(series)
         and (series.diff().iloc[1:] == 1).all()
         and series.iloc[0] in (0, 1)
     )

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     is_class = isinstance(estimator, pn.PatracClassifier)
     # The types of the fit decide how columns are read.
     text = [*estimator.preprocessor_.text_columns, *estimator.ids, *ids, *([target] if is_class else [])]
-    frame = table.frame(text)
+    frame = table.frame(text, fitted["names"])
     y = None
     if args.scores is not None:
         if not set(targets) <= set(frame):
