@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     X = frame.drop(columns=[*targets, *(name for name in ids if name not in fitted["names"])], errors="ignore")
     found = _of_classes(estimator, X) if is_class else _of_numbers(estimator, X, args.coverage)
     found["remarks"] = estimator.preprocessor_.remarks(X)
+    of_predictions = estimator.report_.verdict.predictions
+    found["verdict"] = [of_predictions.grade] * len(frame)
     beside = {}
     for name in dict.fromkeys([*estimator.ids, *ids]):
         # A column of the table may have the name of one of the predictions.
@@ -83,12 +85,11 @@ def run(args: argparse.Namespace) -> int:
     if marked:
         first = next(remark for remark in found["remarks"] if remark)
         warnings.warn(f"{marked} of {len(frame)} rows have a remark, such as: {first}", stacklevel=2)
-    of_predictions = estimator.report_.verdict.predictions
     if of_predictions.grade == "do not use":
         warnings.warn(f"the verdict on this fit was: {of_predictions}", stacklevel=2)
     if y is not None:
         scores = estimator.evaluate(X, y).scores
-        pn.report.write_json(args.scores, {"rows": len(frame), **scores})
+        pn.report.write_json(args.scores, {"rows": len(frame), "verdict": of_predictions.grade, **scores})
         kind = estimator.draws_.likelihood.targets
         say(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
     return 0

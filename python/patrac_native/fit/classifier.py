@@ -243,7 +243,9 @@ def _labels(y: Any) -> npt.NDArray[Any]:
     labels = np.asarray(column_or_1d(y, warn=True))
     kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
     missing = pd.isna(labels).tolist() if kinds else [False] * len(labels)
-    refuse_dates(labels[np.logical_not(missing)], "y", "labels are numbers or text, as y.astype(str) makes of them")
+    refuse_dates(
+        labels[np.logical_not(missing)], "y", "labels are numbers or text: make them text, as with y.astype(str)"
+    )
     if any(missing):
         raise ValueError(
             f"y is missing in row {missing.index(True)} (counted from 0), {sum(missing)} in all; remove those rows."
