@@ -480,6 +480,28 @@ def test_masked_entries_are_refused(fitted: pn.PatracRegressor) -> None:
         pn.PatracRegressor(**FULL).fit(X, y, sample_weight=np.ma.masked_array(np.ones(len(y)), y > 36))
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "heteroscedastic", "poisson", "classes"])
+def test_the_bits_of_a_row_do_not_depend_on_the_others(likelihood: str) -> None:
+    """One row, several and all: NumPy adds one column of draws in another order, and quantiles end each by itself."""
+    X, y = rows()
+    parameters = {**FULL, "max_iter": 20, "draws": 150, "thin": 1, "warmup": 50, "networks": 1, "prior": "gaussian"}
+    if likelihood == "classes":
+        made = quietly(pn.PatracClassifier(**parameters), X, y > 35)
+        methods = [made.predict_proba, made.predict_uncertainty]
+    else:
+        targets = y.round() if likelihood == "poisson" else y
+        made = quietly(pn.PatracRegressor(**parameters, likelihood=likelihood), X, targets)
+        methods = [lambda X: made.predict(X, return_std=True), made.predict_interval, made.predict_uncertainty]
+    for method in methods:
+        together = np.stack(method(X))
+        for rows_at_once in (1, 2, 7):
+            for first in range(0, len(X), 13):
+                part = slice(first, first + rows_at_once)
+                of_part = np.stack(method(X[part]))
+                wanted = together[part] if likelihood == "classes" and method == methods[0] else together[:, part]
+                np.testing.assert_array_equal(of_part, wanted)
+
+
 DAYS = np.datetime64("2020-01-01") + np.arange(90)
 TIMES: dict[str, Any] = {
     **{unit: DAYS.astype(f"datetime64[{unit}]") for unit in ("D", "us", "ns")},

@@ -1,4 +1,4 @@
-"""Reading tables from files: separators, headers, compression, and what is refused with its line."""
+"""Tables from files: separators, headers, compression, what is refused with its line, and random tables fitted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import patrac_native as pn
+from patrac_native.cli import fit, predict
+from patrac_native.cli.main import _parser
 from patrac_native.cli.table import Layout, TableFile
 from patrac_native.fit.preprocessor import Preprocessor
 
@@ -201,6 +205,19 @@ def test_whitespace_files_of_the_uci_collection(data_dir: Path) -> None:
     assert abalone.shape == (4177, 9) and abalone["0"].value_counts().to_dict() == {"M": 1528, "I": 1342, "F": 1307}
 
 
+def test_ten_thousand_columns_of_a_file_take_seconds(tmp_path: Path) -> None:
+    cells = np.random.default_rng(0).normal(size=(500, 10_000)).round(3).astype(str)
+    header = ",".join(f"c{column}" for column in range(10_000))
+    path = write(tmp_path, "\n".join([header, *map(",".join, cells.tolist())]))
+    clock = time.process_time()
+    file = TableFile(path, Layout())
+    frame = file.frame(())
+    assert not any(fit._numbers_rows(frame[name]) for name in file.names)
+    made = Preprocessor.fit(frame)
+    made.transform(file.frame(made.text_columns, made.table_columns))
+    assert time.process_time() - clock < 10
+
+
 FIELDS = st.sampled_from(
     [
         ["1E1", "10", "A1", "B2"],
@@ -246,3 +263,85 @@ def test_rows_of_random_files_are_read_alone_as_together(
     for number, row in enumerate(table):
         alone = TableFile(written([row]), file.layout)
         assert np.array_equal(made.transform(alone.frame(made.text_columns, names)), inputs[[number]])
+
+
+NAMES = [
+    "a",
+    "b c",
+    "1",
+    "-3",
+    "\u00e4 \u798f",
+    "=x",
+    "None",
+    'say "x"',
+    "p,q;r|s",
+    "Unnamed: 0",
+    "mean",
+    "to_pandas",
+    "",
+]
+# Smallest fits: these tests are about what becomes of the rows, not about how well they are fitted.
+TINY = "--hidden-layer-sizes 3 --max-iter 2 --l2 1 --validation-fraction 0 --chains 1 --draws 20 --thin 1 --warmup 2"
+TINY += " --n-jobs 1 --architecture full --prior gaussian --networks 1 --impute mean --missing-indicator"
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_random_tables_are_fitted_and_predicted_row_by_row_to_the_bit(
+    tmp_path_factory: pytest.TempPathFactory, data: Any
+) -> None:
+    """Types, encodings, separators, missing marks and names: a row alone, the whole table and the fit agree.
+
+    The rows are read as `patrac fit` and `patrac predict` read them. What is compared are the inputs and all that the
+    command writes of a prediction.
+    """
+    folder, draw = tmp_path_factory.mktemp("tables"), data.draw
+    count, rows = draw(st.integers(1, 3)), draw(st.integers(12, 16))
+    names = [*draw(st.lists(st.sampled_from(NAMES), min_size=count, max_size=count, unique=True)), "x", "y"]
+    mark, decimal = draw(st.sampled_from(["?", "-", "n.a.", "-999"])), draw(st.sampled_from([".", ","]))
+    fields = [draw(FIELDS) + [mark, ""][: draw(st.integers(0, 2))] for _ in range(count)]
+    numbers = [f"{0.37 * row:.2f}".replace(".", decimal) for row in range(1, rows + 1)]
+    of_classes = draw(st.booleans())
+    targets = [("007", "7", "1E1")[row % 3] for row in range(rows)] if of_classes else numbers
+    cells = [draw(st.lists(st.sampled_from(one), min_size=rows, max_size=rows)) for one in fields]
+    table = [list(row) for row in zip(*cells, numbers[::-1], targets, strict=True)]
+    separator, encoding = draw(st.sampled_from(list(",;\t|"))), draw(st.sampled_from(["utf-8", "utf-8-sig"]))
+    header, ending, new = draw(st.booleans()), draw(st.sampled_from(["\n", "\r\n"])), str(folder / "new.csv")
+
+    def written(path: str, part: list[list[str]]) -> str:
+        with open(path, "w", newline="", encoding=encoding) as stream:
+            writer = csv.writer(stream, delimiter=separator, lineterminator=ending)
+            writer.writerows([*([names] if header else []), *part])
+        return path
+
+    options = ["--header" if header else "--no-header", "--sep", separator, "--decimal", decimal, f"--missing={mark}"]
+    options += ["--task", "classification"] if of_classes else ["--noise-variance", "1"]
+    path = written(str(folder / "t.csv"), table)
+    args = _parser(["fit"]).parse_args(["fit", path, "--target", "y" if header else "-1", *options, *TINY.split()])
+    file, estimator, frame, (target,), task = fit.rows_of(args)
+    estimator.set_params(verbose=False)
+    X, y = frame.drop(columns=target), fit.target_values(frame, [target], task)
+    try:
+        with pn.Note.collect():
+            estimator.fit(X, y, held_out=(X, y))
+    except ValueError as error:
+        assert any(part in str(error) for part in ("has no values", "numbers with a comma", "some of which are equal"))
+        return
+
+    def predicted(frame: pd.DataFrame) -> list[Any]:
+        X = frame.drop(columns=target, errors="ignore")
+        inputs, remarks = estimator.preprocessor_.transform(X), estimator.preprocessor_.remarks(X)
+        if of_classes:
+            return [inputs, remarks, estimator.predict_proba(X), *estimator.predict_uncertainty(X)]
+        intervals = estimator.predict_interval(X, 0.9)
+        return [inputs, remarks, *estimator.predict(X, return_std=True), *intervals, *estimator.predict_uncertainty(X)]
+
+    together = predicted(frame)
+    whole = predict.rows_of(TableFile(path, file.layout, lambda count: file.names), estimator, [target])
+    for one, other in zip(predicted(whole), together, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for number, row in enumerate(table):
+        alone = TableFile(written(new, [row]), file.layout, lambda count: file.names)
+        for one, other in zip(predicted(predict.rows_of(alone, estimator, [target])), together, strict=True):
+            np.testing.assert_array_equal(one, other[number : number + 1])

@@ -70,11 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _fitted(args: argparse.Namespace, staged: str) -> int:
     """Fit, and replace the results by those that are written to the folder `staged`."""
-    table = TableFile(args.data, layout_of(args, Layout()))
-    frame, targets, task = _read(table, args)
+    table, estimator, frame, targets, task = rows_of(args)
     target = targets[0]
-    made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
-    estimator = made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)})
     X, y = frame.drop(columns=targets), target_values(frame, targets, task)
     labels = y if task == "classification" else None
     inputs, seed = X.drop(columns=[*estimator.drop, *estimator.ids]), estimator.random_state
@@ -104,6 +101,14 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     if estimator.result_.interruption:
         raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
     return 0
+
+
+def rows_of(args: argparse.Namespace) -> tuple[TableFile, Any, pd.DataFrame, list[str], str]:
+    """Return the table of a fit, its estimator, its rows, the columns of the target and the task."""
+    table = TableFile(args.data, layout_of(args, Layout()))
+    frame, targets, task = _read(table, args)
+    made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
+    return table, made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)}), frame, targets, task
 
 
 def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:

@@ -8,6 +8,7 @@ import math
 import os
 import tempfile
 import warnings
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
@@ -61,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
     table = TableFile(args.data, layout_of(args, layout), named)
     ids = [table.column(column, "ids") for column in args.ids]
     is_class = isinstance(estimator, pn.PatracClassifier)
-    # The types of the fit decide how columns are read.
-    text = [*estimator.preprocessor_.text_columns, *estimator.ids, *ids, *([target] if is_class else [])]
-    frame = table.frame(text, fitted["names"])
+    frame = rows_of(table, estimator, targets, ids)
     y = None
     if args.scores is not None:
         if not set(targets) <= set(frame):
@@ -93,6 +92,14 @@ def run(args: argparse.Namespace) -> int:
         kind = estimator.draws_.likelihood.targets
         say(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
     return 0
+
+
+def rows_of(table: TableFile, estimator: Any, targets: Sequence[str], ids: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the rows of a table, in which the types of the fit decide what a field is."""
+    preprocessor = estimator.preprocessor_
+    labels = targets if isinstance(estimator, pn.PatracClassifier) else ()
+    text = [*preprocessor.text_columns, *estimator.ids, *ids, *labels]
+    return table.frame(text, [*preprocessor.table_columns, *targets])
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
