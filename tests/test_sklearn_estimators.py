@@ -461,6 +461,11 @@ def test_refused_rows() -> None:
         pn.PatracRegressor(**FULL).fit(X[:8], y[:8])
     with pytest.raises(ValueError, match="y is 2 in every row"):
         pn.PatracRegressor(**FULL).fit(X, np.full(len(X), 2.0))
+    for unit in (4.7e-201, 1e200):
+        with pytest.raises(ValueError, match=r"y varies by .*, whose square float64 cannot hold; change its unit"):
+            pn.PatracRegressor(**FULL).fit(X, unit * y)
+        wide = quietly(pn.PatracRegressor(**FULL, noise_variance=1.0), X * unit, y)
+        assert np.isfinite(wide.predict(X * unit)).all()
     with pytest.raises(ValueError, match="constant"):
         pn.PatracRegressor(**FULL).fit(np.ones((len(X), 2)), y)
     with pytest.raises(ValueError, match="y has one class only, 'a'"):
