@@ -273,7 +273,7 @@ def test_all_problems_of_a_table_are_listed_with_their_lines(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("patrac fit: error: column 'id' holds text of 120 different values, such as '")
     assert lines[1].startswith("  column 'width' has 2 missing values, at lines 4, 11; remove")
-    assert lines[2].startswith("  dates names 'day', whose values, such as") and len(lines) == 3
+    assert lines[2].startswith("  dates names 'day', which has 'yesterday' at line 6, no date") and len(lines) == 3
 
 
 def test_a_column_that_numbers_the_rows_is_kept_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
