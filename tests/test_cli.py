@@ -273,11 +273,18 @@ def test_all_problems_of_a_table_are_listed_with_their_lines(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("patrac fit: error: column 'id' holds text of 120 different values, such as '")
     assert lines[1].startswith("  column 'width' has 2 missing values, at lines 4, 11; remove")
-    assert lines[2].startswith("  dates names 'day', whose values, such as") and len(lines) == 3
+    assert lines[2].startswith("  dates names 'day', which has 'yesterday' at line 6, no date") and len(lines) == 3
 
 
-def test_a_column_that_numbers_the_rows_is_kept_on_request(tmp_path: Path) -> None:
-    frame = table()[["width", "weight"]].assign(row=range(1, 121))
+def test_a_column_that_numbers_the_rows_is_kept_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = table()[["width", "weight"]].assign(row=np.arange(120.0), years=range(1, 121))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "weight", *QUICK, "--architecture", "mix", "--likelihood", "poisson", "--exposure", "years"]
+    frame.assign(weight=frame["weight"].round()).to_csv(tmp_path / "counts.csv", index=False)
+    assert main(["fit", str(tmp_path / "counts.csv"), *options, "--out", str(tmp_path / "counts")]) == 0
+    said = capsys.readouterr().out
+    assert "note: row numbers the rows" in said and "years numbers" not in said and "row, years" not in said
+    frame = frame.drop(columns="years")
     frame.to_csv(tmp_path / "t.csv", index=False)
     for name, options, inputs in (("without", [], ["width"]), ("kept", ["--keep", "row"], ["width", "row"])):
         arguments = ["--target", "weight", *KNOWN, *options, "--out", str(tmp_path / name)]
@@ -296,7 +303,7 @@ def test_predict_gives_what_the_estimator_gives(fitted: Path, tmp_path: Path) ->
     new = table(50)[["kind", "id", "day", "width"]]
     assert predict(fitted / "numbers", new, tmp_path, "--coverage", "0.9") == 0
     found = predictions(tmp_path / "p.csv")
-    assert list(found.columns) == ["id", "mean", "sd", "lower", "upper", "sd_f", "remarks"]
+    assert list(found.columns) == ["id", "mean", "sd", "lower", "upper", "sd_f", "remarks", "verdict"]
     assert found["id"].tolist() == new["id"].tolist()
     made = estimator(fitted / "numbers")
     mean, sd = made.predict(new, return_std=True)
@@ -311,7 +318,7 @@ def test_predict_gives_class_probabilities_and_entropies(fitted: Path, tmp_path:
     new = table(40)
     assert predict(fitted / "classes", new, tmp_path) == 0
     found, made = predictions(tmp_path / "p.csv"), estimator(fitted / "classes")
-    columns = ["id", "label", "p_07", "p_7", "p_7.0", "entropy", "aleatoric", "epistemic", "remarks"]
+    columns = ["id", "label", "p_07", "p_7", "p_7.0", "entropy", "aleatoric", "epistemic", "remarks", "verdict"]
     assert list(found.columns) == columns
     X = new.drop(columns="grade")
     np.testing.assert_allclose(found[["p_07", "p_7", "p_7.0"]], made.predict_proba(X), rtol=SIX_DIGITS)
@@ -436,7 +443,10 @@ def test_the_verdict_of_the_fit_is_not_forgotten(
         verdict = replace(made.report_.verdict, predictions=Judgement("predictions of y", (finding,), "facts"))
         made.report_ = replace(made.report_, verdict=verdict)
         made.save(tmp_path / "fit" / "estimator.npz", overwrite=True)
-        assert predict(tmp_path / "fit", table(3), tmp_path, "--overwrite") == 0
+        scores = ["--scores", str(tmp_path / "s.json")]
+        assert predict(tmp_path / "fit", table(3), tmp_path, "--overwrite", *scores) == 0
+        assert predictions(tmp_path / "p.csv")["verdict"].tolist() == [grade] * 3
+        assert read_json(tmp_path / "s.json")["verdict"] == grade
         assert ("the verdict on this fit was: predictions of y: do not use" in capsys.readouterr().err) == (
             grade == "do not use"
         )

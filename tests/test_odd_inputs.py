@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import torch
 from scipy import sparse
@@ -118,18 +119,55 @@ def test_missing_and_extra_columns_are_named(frames: tuple[pd.DataFrame, pn.Netw
         draws.predict(X.set_axis(["age", "age"], axis=1))
 
 
-def test_columns_of_which_some_are_not_named_by_text_are_refused(
+# Names of columns that are no text, of which two in another order are two others.
+NAMES: dict[str, list[Any]] = {
+    "years": [2019, 2020],
+    "dates": [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)],
+    "tuples": [("a", 1), ("a", 2)],
+    "bytes": [b"a", b"b"],
+    "mixed": [None, "a"],
+    "positions": [0, 1],
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("as_table", [pd.DataFrame, pyarrow.Table.from_pandas], ids=["frame", "Arrow"])
+def test_columns_of_any_names_are_matched(
+    names: list[Any], as_table: Callable[[pd.DataFrame], Any], frames: tuple[pd.DataFrame, pn.Network, pn.Draws]
+) -> None:
+    values = frames[0]
+    X = pd.DataFrame(values.to_numpy(), columns=pd.Index(names, dtype=object, tupleize_cols=False))
+    X = X if as_table is pd.DataFrame else X.set_axis(list(map(str, names)), axis=1)
+    y, swapped = X.iloc[:, 0] + 3 * X.iloc[:, 1], as_table(X.iloc[:, ::-1])
+    net = pn.train([2, 4, 1], as_table(X), y, l2=0.1, max_epochs=100, validation_fraction=0)
+    post = pn.Posterior(net, pn.Mix(2), PRIOR, pn.Gaussian(1.0), swapped, y)
+    np.testing.assert_array_equal(post.data.X, X.to_numpy())
+    draws = pn.sample(post, chains=2, draws=5, warmup=10, seed=0)
+    for predict in (net.predict, draws.predict):
+        np.testing.assert_array_equal(predict(swapped), predict(X.to_numpy()))
+        np.testing.assert_array_equal(predict(as_table(X)), predict(X.to_numpy()))
+        assert not np.array_equal(predict(swapped.to_pandas().to_numpy() if as_table is not pd.DataFrame
+                                          else swapped.to_numpy()), predict(swapped))  # fmt: skip
+
+
+def test_columns_without_names_are_in_the_order_of_the_training(
     frames: tuple[pd.DataFrame, pn.Network, pn.Draws],
 ) -> None:
-    """Neither their names nor their positions can be what is meant; frames of numbers alone have positions."""
+    """A frame of pandas' own names, 0 and 1, is an array; other names that the training lacks are refused."""
     X, net, draws = frames
-    mixed = X.set_axis([0, "age"], axis=1)
     for predict in (net.predict, draws.predict):
-        with pytest.raises(TypeError, match=r"X must have columns that are all named by text, or none.*got 0, 'age'"):
-            predict(mixed)
         np.testing.assert_array_equal(predict(X.set_axis([0, 1], axis=1)), predict(X.to_numpy()))
-    with pytest.raises(TypeError, match="all named by text"):
-        pn.train([2, 1], mixed, np.arange(len(X)), max_epochs=1)
+        for names in ([0, "age"], [1, 0], [2019, 2020]):
+            with pytest.raises(ValueError, match="X must have the columns of the training, 'width', 'age'; it lacks"):
+                predict(X.set_axis(names, axis=1))
+        with pytest.raises(ValueError, match="X has two columns named '1'; rename one"):
+            predict(X.set_axis([1, "1"], axis=1))
+
+    class Unreadable:
+        column_names = ("age", "width")
+
+    with pytest.raises(TypeError, match="X is a Unreadable, whose columns cannot be read; give a pandas DataFrame"):
+        net.predict(Unreadable())
 
 
 def linear(X: pd.DataFrame) -> pn.Posterior:
@@ -282,7 +320,10 @@ class Failing:
             r"^y is missing in row 2 \(counted from 0\), 1 in all; remove",
         ),
         (pd.Series(["a", "b", None, "a"], dtype="string"), r"^y is missing in row 2"),
-        (np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"), "^y holds dates or times, which are no labels"),
+        (
+            np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"),
+            "^y holds dates or times; labels are numbers or text",
+        ),
         (np.array([datetime.date(2020, 1, 1)] * 2, dtype=object), r"^y holds dates or times.*make them text"),
     ],
 )

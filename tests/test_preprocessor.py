@@ -260,14 +260,23 @@ def test_dates_far_away_are_numbers() -> None:
     ("texts", "message"),
     [
         (["01/02/2020", "03/04/2020"], "can be read with the day or the month first"),
-        (["01/02/99", "13/02/99"], "are not dates of one layout"),
-        (["2020-01-01", "yesterday"], "are not dates of one layout"),
+        (["01/02/99", "13/02/99"], "has '01/02/99' at rows 0, 1, no date with a year of four digits; write"),
+        (["2020-01-01", "yesterday"], "has 'yesterday' at row 1, no date .*; others are, such as '2020-01-01'"),
+        (["31.12.1999", "30.02.2020", "01.01.2000"], "has '30.02.2020' at row 1, no .* others .* '31.12.1999'"),
         ([1.0, 2.0], "holds numbers, not dates"),
     ],
 )
 def test_doubtful_dates_are_refused(texts: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"dates names 'x'.*{message}"):
         fitted(texts, dates=["x"])
+
+
+@pytest.mark.parametrize("texts", [["0,5", "1", "-2,25"], ["1,024", "2,048,000"], ["1.024,5", "512"]])
+def test_numbers_with_commas_are_no_categories(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"'x' holds numbers with a comma, such as '.*,.*' at row.* name it in categ"):
+        fitted(texts)
+    assert fitted(texts, categorical=["x"]).shape == (len(texts), len(texts))
+    assert fitted(["a, b", "1,5"]).shape == (2, 2)  # other text
 
 
 def test_the_layout_of_the_fit_reads_new_dates() -> None:
@@ -339,6 +348,9 @@ def test_tables_of_other_columns_are_refused() -> None:
     twice = pd.concat([table, table[["age"]]], axis=1)
     with pytest.raises(ValueError, match="two columns named 'age'"):
         made.transform(twice)
+
+    odd_names = pd.DataFrame({"to_pandas": [1.0, 2.0], "column_names": [0, 1]})
+    assert Preprocessor.fit(odd_names).transform(odd_names).shape == (2, 2)
 
     class Other:
         columns = ("age",)

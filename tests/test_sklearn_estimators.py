@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow
 import pytest
 from scipy import stats
 from sklearn.base import clone
@@ -460,6 +461,11 @@ def test_refused_rows() -> None:
         pn.PatracRegressor(**FULL).fit(X[:8], y[:8])
     with pytest.raises(ValueError, match="y is 2 in every row"):
         pn.PatracRegressor(**FULL).fit(X, np.full(len(X), 2.0))
+    for unit in (4.7e-201, 1e200):
+        with pytest.raises(ValueError, match=r"y varies by .*, whose square float64 cannot hold; change its unit"):
+            pn.PatracRegressor(**FULL).fit(X, unit * y)
+        wide = quietly(pn.PatracRegressor(**FULL, noise_variance=1.0), X * unit, y)
+        assert np.isfinite(wide.predict(X * unit)).all()
     with pytest.raises(ValueError, match="constant"):
         pn.PatracRegressor(**FULL).fit(np.ones((len(X), 2)), y)
     with pytest.raises(ValueError, match="y has one class only, 'a'"):
@@ -477,6 +483,89 @@ def test_masked_entries_are_refused(fitted: pn.PatracRegressor) -> None:
         pn.PatracRegressor(**FULL).fit(X, np.ma.masked_array(y, y > 36))
     with pytest.raises(ValueError, match=r"^sample_weight must not have masked entries"):
         pn.PatracRegressor(**FULL).fit(X, y, sample_weight=np.ma.masked_array(np.ones(len(y)), y > 36))
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t", "heteroscedastic", "poisson", "classes"])
+def test_the_bits_of_a_row_do_not_depend_on_the_others(likelihood: str) -> None:
+    """One row, several and all: NumPy adds one column of draws in another order, and quantiles end each by itself."""
+    X, y = rows()
+    parameters = {**FULL, "max_iter": 20, "draws": 150, "thin": 1, "warmup": 50, "networks": 1, "prior": "gaussian"}
+    if likelihood == "classes":
+        made = quietly(pn.PatracClassifier(**parameters), X, y > 35)
+        methods = [made.predict_proba, made.predict_uncertainty]
+    else:
+        targets = y.round() if likelihood == "poisson" else y
+        made = quietly(pn.PatracRegressor(**parameters, likelihood=likelihood), X, targets)
+        methods = [lambda X: made.predict(X, return_std=True), made.predict_interval, made.predict_uncertainty]
+    for method in methods:
+        together = np.stack(method(X))
+        for rows_at_once in (1, 2, 7):
+            for first in range(0, len(X), 13):
+                part = slice(first, first + rows_at_once)
+                of_part = np.stack(method(X[part]))
+                wanted = together[part] if likelihood == "classes" and method == methods[0] else together[:, part]
+                np.testing.assert_array_equal(of_part, wanted)
+
+
+DAYS = np.datetime64("2020-01-01") + np.arange(90)
+TIMES: dict[str, Any] = {
+    **{unit: DAYS.astype(f"datetime64[{unit}]") for unit in ("D", "us", "ns")},
+    "spans": DAYS - DAYS[0],
+    "with a zone": pd.Series(DAYS).dt.tz_localize("UTC"),
+    "stamps": pd.Series(DAYS).astype(object).to_numpy(),
+    "dates": [day.date() for day in pd.Series(DAYS)],
+    "periods": pd.Series(DAYS).dt.to_period("D"),
+    "frame": pd.DataFrame({"day": DAYS}),
+    "missing": np.array([pd.NaT, *range(89)], dtype=object),
+}
+
+
+@pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
+def test_dates_are_no_numbers(times: Any, fitted: pn.PatracRegressor) -> None:
+    """As numbers they depend on their unit, which differs by a thousand between two tables; NaT is -9.2e18."""
+    X, y = rows()
+    column = times if isinstance(times, pd.DataFrame) else np.asarray(times).reshape(-1, 1)
+    as_X = np.asarray(column) if isinstance(times, pd.DataFrame) else column
+    made = pn.PatracRegressor(**FULL)
+    for argument, call in (
+        ("X", lambda: made.fit(as_X, y)),
+        ("X", lambda: pn.PatracClassifier(**SMALL).fit(as_X, y > 35)),
+        ("X", lambda: fitted.predict(np.repeat(as_X, 3, axis=1))),
+        ("y", lambda: made.fit(X, times)),
+        ("y", lambda: made.fit(X, y, held_out=(X, times))),
+        ("y", lambda: fitted.evaluate(X, times)),
+        ("sample_weight", lambda: made.fit(X, y, sample_weight=column[:, 0] if times is not TIMES["frame"] else times)),
+        ("exposure", lambda: pn.PatracRegressor(**FULL, likelihood="poisson").fit(X, y.round(), exposure=times)),
+    ):
+        with pytest.raises(ValueError, match=f"^{argument}.* holds dates or times; give "):
+            call()
+    if times is not TIMES["missing"]:
+        with pytest.raises(ValueError, match=r"^y holds dates or times; labels are numbers or text"):
+            pn.PatracClassifier(**SMALL).fit(X, times)
+
+
+def test_tables_of_other_packages_are_frames() -> None:
+    """Arrow tables are matched by name, in any order, with their categories; what cannot be read is refused."""
+    X, y = rows()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=np.where(X[:, 0] > 0, "Bonn", "Ulm"))
+    made = quietly(pn.PatracRegressor(**FULL), frame, y)
+    swapped = frame[frame.columns[::-1]]
+    for as_table in (pyarrow.Table.from_pandas, pyarrow.RecordBatch.from_pandas):
+        other = quietly(pn.PatracRegressor(**FULL), as_table(frame), y)
+        assert other.preprocessor_.names == ["a", "b", "c", "town=Bonn", "town=Ulm"]
+        for table in (as_table(frame), as_table(swapped), swapped):
+            assert np.array_equal(other.predict(table), made.predict(frame))
+            assert np.array_equal(made.predict(table), made.predict(frame))
+
+    class Unreadable:
+        columns = ("a", "b", "c")
+
+        def __array__(self, *given: Any, **named: Any) -> Array:
+            return X
+
+    for call in (lambda: pn.PatracRegressor(**FULL).fit(Unreadable(), y), lambda: made.predict(Unreadable())):
+        with pytest.raises(TypeError, match="X is a Unreadable, whose columns cannot be read"):
+            call()
 
 
 def test_a_fit_that_fails_changes_nothing() -> None:

@@ -70,11 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _fitted(args: argparse.Namespace, staged: str) -> int:
     """Fit, and replace the results by those that are written to the folder `staged`."""
-    table = TableFile(args.data, layout_of(args, Layout()))
-    frame, targets, task = _read(table, args)
+    table, estimator, frame, targets, task = rows_of(args)
     target = targets[0]
-    made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
-    estimator = made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)})
     X, y = frame.drop(columns=targets), target_values(frame, targets, task)
     labels = y if task == "classification" else None
     inputs, seed = X.drop(columns=[*estimator.drop, *estimator.ids]), estimator.random_state
@@ -104,6 +101,14 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     if estimator.result_.interruption:
         raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
     return 0
+
+
+def rows_of(args: argparse.Namespace) -> tuple[TableFile, Any, pd.DataFrame, list[str], str]:
+    """Return the table of a fit, its estimator, its rows, the columns of the target and the task."""
+    table = TableFile(args.data, layout_of(args, Layout()))
+    frame, targets, task = _read(table, args)
+    made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
+    return table, made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)}), frame, targets, task
 
 
 def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:
@@ -161,8 +166,8 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         counts = frame[target].value_counts()
         shown = ", ".join(f"{label} ({count})" for label, count in counts.head(20).items())
         say(f"  classes: {shown}{', ...' * (len(counts) > 20)}")
-    others = [name for name in table.names if name not in targets and name not in text and name not in args.keep]
-    numbering = [name for name in others if _numbers_rows(frame[name])]
+    apart = {*targets, *text, *exposure, *args.keep}
+    numbering = [name for name in table.names if name not in apart and _numbers_rows(frame[name])]
     if numbering:
         args.drop = [*named["drop"], *numbering]
         say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
@@ -173,7 +178,8 @@ def _numbers_rows(series: pd.Series) -> bool:
     """Return whether a column is 0, 1, 2 ... or 1, 2, 3 ... in the order of the rows."""
     return (
         len(series) > 2
-        and series.dtype.kind in "iu"
+        and is_numeric_dtype(series)
+        and not is_bool_dtype(series)
         and (series.diff().iloc[1:] == 1).all()
         and series.iloc[0] in (0, 1)
     )

@@ -8,6 +8,7 @@ import math
 import os
 import tempfile
 import warnings
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
@@ -61,9 +62,7 @@ def run(args: argparse.Namespace) -> int:
     table = TableFile(args.data, layout_of(args, layout), named)
     ids = [table.column(column, "ids") for column in args.ids]
     is_class = isinstance(estimator, pn.PatracClassifier)
-    # The types of the fit decide how columns are read.
-    text = [*estimator.preprocessor_.text_columns, *estimator.ids, *ids, *([target] if is_class else [])]
-    frame = table.frame(text)
+    frame = rows_of(table, estimator, targets, ids)
     y = None
     if args.scores is not None:
         if not set(targets) <= set(frame):
@@ -72,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     X = frame.drop(columns=[*targets, *(name for name in ids if name not in fitted["names"])], errors="ignore")
     found = _of_classes(estimator, X) if is_class else _of_numbers(estimator, X, args.coverage)
     found["remarks"] = estimator.preprocessor_.remarks(X)
+    of_predictions = estimator.report_.verdict.predictions
+    found["verdict"] = [of_predictions.grade] * len(frame)
     beside = {}
     for name in dict.fromkeys([*estimator.ids, *ids]):
         # A column of the table may have the name of one of the predictions.
@@ -83,15 +84,22 @@ def run(args: argparse.Namespace) -> int:
     if marked:
         first = next(remark for remark in found["remarks"] if remark)
         warnings.warn(f"{marked} of {len(frame)} rows have a remark, such as: {first}", stacklevel=2)
-    of_predictions = estimator.report_.verdict.predictions
     if of_predictions.grade == "do not use":
         warnings.warn(f"the verdict on this fit was: {of_predictions}", stacklevel=2)
     if y is not None:
         scores = estimator.evaluate(X, y).scores
-        pn.report.write_json(args.scores, {"rows": len(frame), **scores})
+        pn.report.write_json(args.scores, {"rows": len(frame), "verdict": of_predictions.grade, **scores})
         kind = estimator.draws_.likelihood.targets
         say(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
     return 0
+
+
+def rows_of(table: TableFile, estimator: Any, targets: Sequence[str], ids: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the rows of a table, in which the types of the fit decide what a field is."""
+    preprocessor = estimator.preprocessor_
+    labels = targets if isinstance(estimator, pn.PatracClassifier) else ()
+    text = [*preprocessor.text_columns, *estimator.ids, *ids, *labels]
+    return table.frame(text, [*preprocessor.table_columns, *targets])
 
 
 def _check_outputs(args: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from patrac_native.fit.preprocessor import column_named
@@ -25,6 +26,10 @@ SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "whitespa
 _OTHERS = {".parquet": "parquet", ".feather": "feather", ".orc": "orc", ".xlsx": "excel", ".xls": "excel"}
 _OTHERS |= {".ods": "excel", ".dta": "stata", ".sas7bdat": "sas", ".sav": "spss"}
 _LINES_LOOKED_AT = 100
+# Texts of missing values in every table, which are those of pandas, and the words of Booleans.
+_MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA"]
+_MISSING += ["#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
+_BOOLEANS = {word: value for value in (False, True) for word in (str(value), str(value).lower(), str(value).upper())}
 
 
 @dataclass(frozen=True)
@@ -105,27 +110,46 @@ class TableFile:
         is_place = given not in self.names and given.lstrip("-").isdecimal()
         return column_named(self.names, int(given) if is_place else given, option, f" of {self.name}")
 
-    def frame(self, text: Iterable[str]) -> pd.DataFrame:
-        """Return the rows, with the lines of the file as index; the columns `text` as they are written."""
+    def frame(self, text: Iterable[str], numbers: Iterable[str] = ()) -> pd.DataFrame:
+        """Return the rows, with the lines of the file as index; the columns `text` as they are written.
+
+        A column holds numbers if every field is one, Booleans if every field is one, else text. In the columns
+        `numbers` Booleans are numbers too, so that what a field is does not depend on the others.
+        """
         if self._frame is not None:
             return self._frame
+        text, numbers, missing = set(text), set(numbers), {*_MISSING, *self.layout.missing}
         frame = pd.read_csv(
             io.StringIO(self._content),
             sep=self.layout.sep,
             header=0 if self.layout.header else None,
             names=self.names,
             index_col=False,
-            dtype=dict.fromkeys(set(text) & set(self.names), str),
-            na_values=list(self.layout.missing),
+            dtype=dict.fromkeys(text & set(self.names), str),
+            na_values=list(missing),
+            keep_default_na=False,
             decimal=self.layout.decimal,
             skipinitialspace=True,
             low_memory=False,
         )
         frame.index = pd.Index(self._lines, name="line")
         for column in frame.select_dtypes(include=["object", "string"]):
-            # A column of Booleans with missing values holds no text.
-            frame[column] = [(field.strip() or None) if isinstance(field, str) else field for field in frame[column]]
+            fields = [field.strip() if isinstance(field, str) else field for field in frame[column]]
+            fields = [None if field in missing or pd.isna(field) else field for field in fields]
+            frame[column] = fields if column in text else self._as_values(fields, column in numbers)
         return frame
+
+    def _as_values(self, fields: list[Any], take_booleans: bool) -> list[Any]:
+        """Return the numbers or Booleans that all fields but missing ones are; else the fields.
+
+        pandas has read as text what a blank, or a number of more than 64 bits, stands in.
+        """
+        found = [_value(field, self.layout.decimal) if isinstance(field, str) else field for field in fields]
+        kinds = {isinstance(value, bool) for value in found if value is not None}
+        if any(isinstance(value, str) for value in found) or (len(kinds) > 1 and not take_booleans):
+            return fields
+        is_boolean = kinds == {True} and not take_booleans
+        return found if is_boolean else [np.nan if value is None else float(value) for value in found]
 
 
 def _text(path: str, name: str) -> str:
@@ -206,8 +230,17 @@ def _check_rows(content: str, separator: str, name: str) -> tuple[list[str], lis
 
 def _is_number(field: str) -> bool:
     """Return whether a field is a number, with a decimal point or comma."""
+    return isinstance(_value(field.strip().replace(",", "."), "."), float)
+
+
+def _value(field: str, decimal: str) -> float | bool | str:
+    """Return the number or Boolean that a field is by the rules of pandas, else the field."""
+    if field in _BOOLEANS:
+        return _BOOLEANS[field]
+    # Python's own rules allow underscores and the digits of all scripts.
+    if not field.isascii() or "_" in field or (decimal != "." and "." in field):
+        return field
     try:
-        float(field.replace(",", "."))
+        return float(field.replace(decimal, "."))
     except ValueError:
-        return False
-    return True
+        return field

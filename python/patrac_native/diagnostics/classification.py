@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, class_draws, labels, row_slices
+from patrac_native.diagnostics.averages import mean_over_draws
 from patrac_native.validation.checks import check_count
 
 
@@ -252,9 +253,9 @@ def entropy_decomposition(p: ArrayLike) -> EntropyDecomposition:
     chain, draw, n, n_classes = prob.shape
     total, aleatoric = np.empty(n), np.empty(n)
     for rows in row_slices(n, 16 * chain * draw * n_classes):
-        part = np.clip(prob[:, :, rows].astype(np.float64), 0.0, 1.0)
-        total[rows] = entr(part.mean(axis=(0, 1))).sum(axis=1)
-        aleatoric[rows] = entr(part).sum(axis=3).mean(axis=(0, 1))
+        part = np.clip(prob[:, :, rows].astype(np.float64), 0.0, 1.0).reshape(chain * draw, -1, n_classes)
+        total[rows] = entr(mean_over_draws(part)).sum(axis=1)
+        aleatoric[rows] = mean_over_draws(entr(part).sum(axis=2))
     # By Jensen's inequality the difference is not negative; rounding can make it slightly so.
     return EntropyDecomposition(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.diagnostics.averages import mean_over_draws
 from patrac_native.diagnostics.psis import LeftOutRows, weighted_log_mean
 from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.network.network import Network
@@ -259,7 +260,7 @@ class PredictiveDistribution:
             p, weights = _joined([one.likelihood.probabilities(f) for one, f in part._evaluated]), part._weights
             average: FloatArray
             if weights is None:
-                average = p.mean(axis=0)
+                average = mean_over_draws(p)
             else:
                 average = np.einsum("i,inc->nc" if weights.ndim == 1 else "in,inc->nc", weights, p)
             return average

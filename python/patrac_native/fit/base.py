@@ -29,7 +29,7 @@ from patrac_native.files import check_entries, load_arrays, rebuilding, save_arr
 from patrac_native.files import say as print_line
 from patrac_native.fit.evaluation import Evaluation, evaluate, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
-from patrac_native.fit.preprocessor import Preprocessor, column_named
+from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice
@@ -228,7 +228,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_rows(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         """Return X as a data frame, or as float64 (n, d), once scikit-learn has checked it."""
-        X = readable(X, "X")
+        X = as_frame(readable(X, "X"))
         if hasattr(X, "iloc") and hasattr(X, "columns"):
             if reset:
                 validate_data(self, X, skip_check_array=True)
@@ -236,6 +236,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if len(X) < least:
                 raise ValueError(f"X has {len(X)} sample(s), while a minimum of {least} is required.")
             return X
+        refuse_dates(X, "X", "give a data frame and name their column in dates, or make them numbers, such as days")
         finite = True if self.impute is None else "allow-nan"
         options = {"ensure_min_samples": least, "ensure_all_finite": finite}
         return validate_data(self, X, dtype=np.float64, reset=reset, **options)
@@ -245,6 +246,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if sample_weight is None:
             return None
         given = readable(sample_weight, "sample_weight")
+        refuse_dates(given, "sample_weight", "give numbers")
         weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
@@ -256,6 +258,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return None
         if exposure is None:
             exposure = self._exposure_column(X)
+        refuse_dates(exposure, "exposure", "give numbers, such as days")
         values = check_array(exposure, ensure_2d=False, dtype=np.float64, input_name="exposure").reshape(-1)
         check_consistent_length(X, values)
         if (values <= 0).any():

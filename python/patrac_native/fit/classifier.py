@@ -14,6 +14,7 @@ from sklearn.utils.validation import column_or_1d
 
 import patrac_native as pn
 from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
+from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
@@ -241,9 +242,10 @@ def _labels(y: Any) -> npt.NDArray[Any]:
         raise ValueError("requires y to be passed, but the target y is None")
     labels = np.asarray(column_or_1d(y, warn=True))
     kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
-    missing = pd.isna(labels).tolist() if kinds else []
-    if labels.dtype.kind in "mM" or any(hasattr(kind, "isoformat") for kind in kinds - {type(pd.NaT)}):
-        raise ValueError("y holds dates or times, which are no labels; make them text, as with y.astype(str).")
+    missing = pd.isna(labels).tolist() if kinds else [False] * len(labels)
+    refuse_dates(
+        labels[np.logical_not(missing)], "y", "labels are numbers or text: make them text, as with y.astype(str)"
+    )
     if any(missing):
         raise ValueError(
             f"y is missing in row {missing.index(True)} (counted from 0), {sum(missing)} in all; remove those rows."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from types import NoneType
 from typing import Any, Self, TypeVar
 
@@ -26,6 +27,7 @@ _MOST = 1_000
 # What pandas calls the values of a column, and what they are read as. All others are refused.
 _KINDS = dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal", "boolean"), "number")
 _KINDS |= {"string": "text"} | dict.fromkeys(("datetime64", "datetime", "date"), "date")
+_TIMES = (date, timedelta, np.datetime64, np.timedelta64, pd.Period)
 _ISO = "YYYY-MM-DD"
 # Other layouts of dates, with or without a time; years have four digits, so that no century is guessed.
 _LAYOUTS = [
@@ -33,6 +35,8 @@ _LAYOUTS = [
     for layout in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d")
     for time in ("", " %H:%M", " %H:%M:%S")
 ]
+# Numbers that have commas, as decimal marks or between thousands.
+_COMMAS = re.compile(r"[+-]?[0-9]+([.,][0-9]+)*")
 _FORMAT = 1
 
 
@@ -415,15 +419,41 @@ def mean_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tup
     return float(np.ldexp(mean, exponent)), 0.0 if is_constant else float(np.ldexp(np.sqrt(variance), exponent))
 
 
-def _table(X: Any) -> dict[str, pd.Series]:
-    """Return the columns of a table or an array by name; those of an array are named by their numbers."""
-    if hasattr(X, "to_pandas"):
-        X = X.to_pandas()
-    elif not isinstance(X, pd.DataFrame) and (hasattr(X, "columns") or hasattr(X, "column_names")):
+def as_frame(X: Any) -> Any:
+    """Return a table of any package as a data frame, anything else as it is; raise TypeError if it cannot be read."""
+    # Attributes of the class: a data frame's columns are attributes too.
+    if isinstance(X, pd.DataFrame):
+        return X
+    if hasattr(type(X), "to_pandas"):
+        return X.to_pandas()
+    if hasattr(X, "columns") or hasattr(X, "column_names"):
         raise TypeError(
             f"X is a {type(X).__name__}, whose columns cannot be read; give a pandas DataFrame or an array."
         )
-    elif isinstance(X, np.ma.MaskedArray):
+    return X
+
+
+def refuse_dates(values: Any, name: str, remedy: str) -> None:
+    """Raise ValueError if an array or list has dates, times or spans of time: as numbers they depend on their unit."""
+    if isinstance(values, pd.DataFrame):
+        for column, series in values.items():
+            refuse_dates(series, f"{name}, column {column!r},", remedy)
+        return
+    try:
+        array = np.asarray(values)
+    except Exception:  # rows of unequal length, the code of the array's class: other checks refuse these
+        return
+    is_time = array.dtype.kind in "mM"
+    if array.dtype == object:
+        is_time = any(issubclass(kind, _TIMES) for kind in {type(value) for value in array.ravel().tolist()})
+    if is_time:
+        raise ValueError(f"{name} holds dates or times; {remedy}.")
+
+
+def _table(X: Any) -> dict[str, pd.Series]:
+    """Return the columns of a table or an array by name; those of an array are named by their numbers."""
+    X = as_frame(X)
+    if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(np.float64), np.nan)
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     table: dict[str, pd.Series] = {}
@@ -503,7 +533,7 @@ def _typed(name: str, series: pd.Series, parameter: str) -> Column:
         return Column(name, kind)
     distinct = series.drop_duplicates().dropna().tolist()
     if parameter == "dates":
-        return Column(name, "date", layout=_date_layout(distinct, name) if kind == "text" else "")
+        return Column(name, "date", layout=_date_layout(series, distinct, name) if kind == "text" else "")
     if kind == "date":
         raise ValueError(
             f"{what} holds dates; name it in dates, which makes days since 1970-01-01 of them, or in drop."
@@ -516,6 +546,12 @@ def _typed(name: str, series: pd.Series, parameter: str) -> Column:
             + ("." if is_category else " or categorical, in dates if they are dates, or convert it to numbers.")
         )
     if kind == "text":
+        if not is_category and any("," in text for text in distinct) and all(map(_COMMAS.fullmatch, distinct)):
+            comma = series.isin([text for text in distinct if "," in text])
+            raise ValueError(
+                f"{what} holds numbers with a comma, such as {_shown(series, comma)}; read them as numbers (decimal "
+                "commas by the option decimal, of the command line as of pandas), or name it in categorical or drop."
+            )
         return Column(name, kind, categories=tuple(sorted(distinct)))
     return Column(name, "codes", categories=tuple(sorted({float(value) for value in distinct})))
 
@@ -549,16 +585,20 @@ def _as_numbers(series: pd.Series) -> FloatArray:
     return np.asarray(pd.to_numeric(series.astype(object), errors="coerce"), dtype=np.float64)
 
 
-def _date_layout(texts: Sequence[str], name: str) -> str:
-    """Return the one layout by which all texts are dates; raise ValueError if there is none, or are two."""
-    layouts = [one for one in (_ISO, *_LAYOUTS) if all(_moment(text, one) is not None for text in texts)]
-    if layouts[:1] != [_ISO] and len(layouts) != 1:
-        why = "can be read with the day or the month first" if layouts else "are not dates of one layout"
-        raise ValueError(
-            f"dates names {name!r}, whose values, such as {', '.join(map(repr, texts[:3]))}, {why}; write them as "
-            f"{_ISO}."
-        )
-    return layouts[0]
+def _date_layout(series: pd.Series, texts: Sequence[str], name: str) -> str:
+    """Return the one layout by which all texts of a column are dates; raise ValueError if there is none, or are two."""
+    dates = {layout: [_moment(text, layout) is not None for text in texts] for layout in (_ISO, *_LAYOUTS)}
+    layouts = [layout for layout in dates if all(dates[layout])]
+    if layouts[:1] == [_ISO] or len(layouts) == 1:
+        return layouts[0]
+    if layouts:
+        why = f"holds dates such as {texts[0]!r}, which can be read with the day or the month first"
+    else:
+        most = max(dates, key=lambda layout: sum(dates[layout]))
+        odd = series.isin([text for text, is_date in zip(texts, dates[most], strict=True) if not is_date])
+        others = f"; others are, such as {texts[dates[most].index(True)]!r}" if any(dates[most]) else ""
+        why = f"has {_shown(series, odd)}, no date with a year of four digits{others}"
+    raise ValueError(f"dates names {name!r}, which {why}; write dates as {_ISO}.")
 
 
 def _moment(value: Any, layout: str) -> Any:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array
 
 import patrac_native as pn
 from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
+from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
@@ -368,6 +369,7 @@ def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
     y = readable(y, "y")
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
+    refuse_dates(y, "y", "give numbers, such as days since the first")
     # Bounds of a target may be infinite; the likelihood checks them.
     options = {"allow_nd": each > 1, "ensure_all_finite": each == 1, "input_name": "y"}
     found = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, **options))

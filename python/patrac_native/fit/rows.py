@@ -14,6 +14,8 @@ from patrac_native.files import check_entries, check_numbers
 from patrac_native.fit.preprocessor import mean_and_scale
 
 FloatArray = npt.NDArray[np.float64]
+# Scales of targets whose squares, by a factor of 1e8 to either side, are normal numbers of float64.
+_SMALLEST, _LARGEST = 1e-150, 1e150
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class TargetScaling:
         for name, column, (_, scale) in zip(names, y.T, moments, strict=True):
             if scale == 0:
                 raise ValueError(f"{name} is {column[0]:g} in every row; give rows in which it varies.")
+            # Variances are in the square of its units.
+            if not _SMALLEST <= scale <= _LARGEST:
+                raise ValueError(f"{name} varies by {scale:.3g}, whose square float64 cannot hold; change its unit.")
         return cls(*moments.T) if standardize else cls.identity(y.shape[1])
 
     @property

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.averages import mean_over_draws
 from patrac_native.validation.checks import FloatArray, as_real_array, check_probability
 
 
@@ -126,8 +127,7 @@ class TargetMixture(ABC):
 
     def _average(self, values: FloatArray) -> FloatArray:
         """Return the mean over the draws of values (M, n)."""
-        average: FloatArray = np.average(values, axis=0, weights=self.weights)
-        return average
+        return mean_over_draws(values, self.weights)
 
     def _targets(self, y: npt.ArrayLike) -> FloatArray:
         """Return targets as an array of shape (n,), or of () for one number at all inputs."""

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.averages import mean_over_draws
 from patrac_native.likelihoods.base import Likelihood, Targets
 from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.likelihoods.numbers import matrix_targets
@@ -126,9 +127,9 @@ class PredictiveMixture(TargetMixture):
         if start is None:
             sd = self.sd()
             # The median of noise with infinite variance would start at 0 * inf.
-            start = self.mean() + z * np.where(np.isfinite(sd), sd, scale.mean(axis=0))
+            start = self.mean() + z * np.where(np.isfinite(sd), sd, mean_over_draws(scale))
         x: FloatArray = np.clip(start, low, high)
-        narrowest = scale.min(axis=0)
+        narrowest, found = scale.min(axis=0), np.zeros(x.shape, dtype=bool)
         for _ in range(_QUANTILE_STEPS):
             u = (x - self.location) / scale
             excess = self._average(self.noise.cdf(u)) - probability
@@ -137,9 +138,10 @@ class PredictiveMixture(TargetMixture):
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = x - excess / density
             new = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-            moved = np.abs(new - x)
-            x = new
-            if (moved <= 1e-10 * narrowest).all():
+            # Each quantile ends by itself: it does not depend on the other inputs.
+            moved, x = np.abs(new - x), np.where(found, x, new)
+            found |= moved <= 1e-10 * narrowest
+            if found.all():
                 break
         return x
 
