@@ -83,8 +83,8 @@ class PredictiveDistribution:
     likelihood : Likelihood
     X : ndarray of float64, shape (n, d)
     offset : ndarray of float64, shape (n, m), or None
-    n_rows, n_targets, n_draws : int
-        Numbers n of rows, t of targets and M of draws of all chains.
+    n_rows, n_outputs, n_targets, n_draws : int
+        Numbers n of rows, m of outputs of the network, t of targets and M of draws of all chains.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class PredictiveDistribution:
     ) -> None:
         self.likelihood = components[0].likelihood
         self.n_rows = len(X)
-        self._n_outputs = components[0].n_outputs
-        self.n_targets = self.likelihood.n_targets(self._n_outputs)
+        self.n_outputs = components[0].n_outputs
+        self.n_targets = self.likelihood.n_targets(self.n_outputs)
         self.n_draws = sum(one.n_draws for one in components)
         self._components = tuple(components)
         self.X = X
-        self.offset = self.likelihood.check_offset(offset, self.n_rows, self._n_outputs)
+        self.offset = self.likelihood.check_offset(offset, self.n_rows, self.n_outputs)
         self._lacks_offset = expects_offset and offset is None
         self._first = 0  # of these rows within those of the caller
         self._left_out: tuple[npt.NDArray[Any], FloatArray] | None = None
@@ -123,7 +123,7 @@ class PredictiveDistribution:
         distribution : PredictiveDistribution
             That of these rows.
         """
-        row_bytes = self.n_draws * self._n_outputs * max(one.itemsize for one in self._components)
+        row_bytes = self.n_draws * self.n_outputs * max(one.itemsize for one in self._components)
         size = max(1, _BLOCK_BYTES // max(1, row_bytes))
         if self.n_rows <= size:
             yield slice(0, self.n_rows), self
@@ -447,7 +447,7 @@ class PredictiveDistribution:
                 "offset=..., or zeros to mean that.",
             )
             self._lacks_offset = False
-        return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
+        return self.likelihood.check_targets(y, self.n_rows, self.n_outputs)
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
