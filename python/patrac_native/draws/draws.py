@@ -102,7 +102,7 @@ class Predictions(ABC):
         >>> X = np.linspace(-1, 1, 5)[:, None]
         >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
         >>> at_X = pn.sample(post, chains=2, draws=50, warmup=100, seed=0).distribution(X)
-        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0]).shape
+        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0], per_row=True).shape
         ((5, 1), (5, 1, 2), (5,))
         """
         own: object = self
