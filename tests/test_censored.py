@@ -212,7 +212,7 @@ def test_log_densities_of_bounds(draws: pn.Draws) -> None:
     f, sd = draws.predict(X)[..., 0], np.sqrt(draws.stats["variance"])[..., None]
     law, (lower, upper) = stats.norm(f, sd), y[:, 0].T
     rows = np.where(lower == upper, law.pdf(lower), law.cdf(upper) - law.cdf(lower)).mean(axis=(0, 1))
-    np.testing.assert_allclose(draws.distribution(X).nlpd(y), -np.log(rows), rtol=1e-6)
+    np.testing.assert_allclose(draws.distribution(X).nlpd(y, per_row=True), -np.log(rows), rtol=1e-6)
     inputs, _, bounds = censored(150)
     own = draws.log_likelihood_rows(inputs, bounds).sum(axis=-1)
     np.testing.assert_allclose(own, draws.stats["log_likelihood"], rtol=2e-4)

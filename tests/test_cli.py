@@ -760,6 +760,19 @@ def test_a_command_that_cannot_be_loaded_does_not_stop_the_others(
     assert main(["info"]) == 0
 
 
+def test_ctrl_c_while_a_command_loads_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a command needs takes seconds to load, on a busy machine or from a network's disk."""
+
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("patrac_native.cli.main.import_module", interrupted)
+    assert main(["predict", "results", "new.csv"]) == 130
+    assert capsys.readouterr().err == "patrac: interrupted\n"
+
+
 def test_the_package_is_the_command_too(tmp_path: Path) -> None:
     """`python -m patrac_native.cli` prints and returns what `patrac` does."""
     done = run_patrac(["fit", str(tmp_path / "absent.csv"), "--target", "y"])

@@ -316,7 +316,7 @@ def test_predictions(fitted: pn.Draws) -> None:
     assert (np.abs(half - pit) <= 5 * np.sqrt(0.25 / 600)).all()
     assert 0 < diagnostics.crps(noisy, y) < np.abs(y - np.median(y)).mean()
 
-    rows = fitted.distribution(X, offset=offset).nlpd(y)
+    rows = fitted.distribution(X, offset=offset).nlpd(y, per_row=True)
     np.testing.assert_allclose(-mixture.log_density(y), rows, rtol=1e-5)
     assert rows.mean() < -law(fitted.likelihood, truth * np.exp(offset)).logpmf(y).mean() + 0.1
     with pytest.raises(TypeError, match="negative-binomial likelihood has no class probabilities"):
@@ -342,13 +342,14 @@ def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
     mixture = mixture_at(fitted, X, offset)
     rows = fitted.log_likelihood_rows(X, y, offset=offset)
     np.testing.assert_allclose(rows.reshape(600, 60), mixture.log_density_by_draw(y), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(fitted.distribution(X, offset=offset).nlpd(y), -mixture.log_density(y), rtol=1e-6)
+    np.testing.assert_allclose(
+        fitted.distribution(X, offset=offset).nlpd(y, per_row=True), -mixture.log_density(y), rtol=1e-6
+    )
     lower, upper = fitted.interval(X, 0.9, offset=offset)
     np.testing.assert_array_equal(np.stack([lower, upper])[..., 0], np.stack(mixture.interval(0.9)))
-    inside = ((lower[:, 0] <= y) & (y <= upper[:, 0])).mean()
-    assert fitted.distribution(X, offset=offset).coverage(y, 0.9) == inside
+    assert fitted.distribution(X, offset=offset).coverage(y, 0.9) == pytest.approx(mixture.inside(y, 0.9).mean())
     noisy = fitted.predictive(X, offset=offset, seed=3)
-    assert fitted.distribution(X, offset=offset).crps(y, seed=3).mean() == diagnostics.crps(noisy, y)
+    assert fitted.distribution(X, offset=offset).crps(y, seed=3) == diagnostics.crps(noisy, y)
 
     # Two members with unequal weights: the mixture's means are weighted means of the members'.
     other = fitted.thinned(2)

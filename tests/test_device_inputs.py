@@ -17,6 +17,7 @@ import problems
 from conftest import four_threads_and_cuda
 from patrac_native.engine import _core
 from patrac_native.engine import inputs as engine_inputs
+from patrac_native.engine.allocation import allocation_of, check_extent
 from patrac_native.engine.inputs import InputsOnDevice, import_device_inputs
 from patrac_native.kernels import device_choice
 from patrac_native.posterior.partial_network import PartialNetwork
@@ -306,6 +307,75 @@ def test_a_pointer_is_read_with_its_strides(order: str, kind: str, copy: str) ->
     del array
     assert (held() is None) is bool(copy)
     np.testing.assert_array_equal(taken.fetch(), X)
+
+
+def test_a_pointer_is_compared_with_its_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies beyond the allocations, as the driver would tell them, is refused; pieces without a gap are one."""
+    X = inputs(8, 4, "float32")
+    begin, size = X.ctypes.data, X.nbytes
+
+    def check(**changed: Any) -> None:
+        interface = ByPointer(X, **changed).__cuda_array_interface__
+        strides = interface["strides"] or (16, 4)
+        check_extent(interface["data"][0], interface["shape"], strides, 4, on_gpu=True)
+
+    def allocations(*known: range) -> None:
+        def found(address: int) -> range:
+            return next((one for one in known if address in one), range(0))
+
+        monkeypatch.setattr("patrac_native.engine.allocation.allocation_of", found)
+
+    backwards = {"data": (begin + 7 * 16, False), "strides": (-16, 4)}
+    columns = {"strides": (4, 32)}
+    beyond = (
+        {"shape": (9, 4)},
+        {"shape": (8, 5), "strides": (16, 4)},
+        {"strides": (20, 4)},
+        {"data": (begin + 4, False)},
+        backwards | {"shape": (9, 4)},
+        columns | {"shape": (9, 4)},
+        {"shape": (2**40, 4)},
+    )
+    pieces = range(begin, begin + 48), range(begin + 48, begin + size)
+    for known in ([range(begin, begin + size)], pieces):
+        allocations(*known)
+        for right in ({}, backwards, columns, {"shape": (2, 4)}, {"data": (begin + 16, False), "shape": (7, 4)}):
+            check(**right)
+        for wrong in beyond:
+            with pytest.raises(ValueError, match=r"X: its __cuda_array_interface__ has shape .* no allocation holds"):
+                check(**wrong)
+    allocations(pieces[0], range(begin + 52, begin + size))
+    with pytest.raises(ValueError, match=rf"no allocation holds {begin + 48:#x}"):
+        check()
+    monkeypatch.setattr("patrac_native.engine.allocation.allocation_of", lambda _: None)  # a driver that does not know
+    for one in beyond:
+        check(**one)
+
+
+@pytest.mark.parametrize("data", [0, 2**64 - 64], ids=["null", "at the end"])
+def test_a_pointer_to_no_memory_is_refused(data: int) -> None:
+    """On every device, before anything is read."""
+    array = ByPointer(inputs(9, 5, "float32"), data=(data, False))
+    with pytest.raises(ValueError, match="no array is there"):
+        import_device_inputs(array, 5, n_layers=2, dtype=np.dtype("float32"), copy=False)
+
+
+def test_the_driver_is_asked_for_allocations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for libcuda, called with the attributes of cuda.h: start and size, no memory, and another error."""
+
+    def library(_: str) -> Any:
+        def query(into: Any, attribute: int, address: int) -> int:
+            if address >= 1000:
+                return 1 if address < 2000 else 201
+            into._obj.value = {11: 512, 12: 256}[attribute]
+            return 0
+
+        return SimpleNamespace(cuPointerGetAttribute=query)
+
+    monkeypatch.setattr("ctypes.CDLL", library)
+    assert allocation_of(600) == range(512, 768) and allocation_of(1500) == range(0) and allocation_of(2500) is None
+    monkeypatch.setattr("ctypes.CDLL", lambda _: (_ for _ in ()).throw(OSError("no driver")))
+    assert allocation_of(600) is None
 
 
 def asked_of(X: Any, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> tuple[Any, ...]:

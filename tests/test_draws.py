@@ -252,3 +252,32 @@ def test_a_summary_by_blocks_of_rows_is_that_of_all_rows(likelihood: str, monkey
     np.testing.assert_allclose(found.ess_paper, pn.diagnostics.ess_paper(values, max_lag=2), rtol=1e-10)
     spread = values.var(axis=1).mean(axis=(1, 2))
     np.testing.assert_allclose(found.evidence.spread, spread, rtol=1e-12)
+
+
+def test_long_summaries_show_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bars by request or in a terminal, once a second has passed; every point counts, of all members of a mixture."""
+    post = problems.problem(problems.rng_of("bars"), (2, 5, 3), 20, likelihood="gaussian").post
+    draws = pn.sample(post, chains=3, draws=25, warmup=100, seed=0, progress=False)
+    target = pn.sample(pn.Target(lambda x: (-0.5 * x @ x, -x), np.ones(4)), draws=20, warmup=50, progress=False)
+    X, mixture = post.data.X[:7], pn.DrawsMixture([draws, draws])
+    summaries = (draws.summary, mixture.summary, lambda _, **more: target.summary(**more))
+    errors = (draws.rerun_error, mixture.rerun_error)
+    for call in (*summaries, *errors):
+        call(X, progress=True)
+        call(X)
+        assert capsys.readouterr().err == ""  # no second has passed, and standard error is no terminal
+    monkeypatch.setattr("patrac_native.plots.progress._SECONDS_BEFORE_BAR", 0.0)
+    for call, count in zip(summaries, (7 * 3, 2 * 7 * 3, 4), strict=True):
+        call(X, progress=True)
+        assert f"/{count} [" in capsys.readouterr().err
+    for call in errors:
+        call(X, progress=True)
+        assert "rerun error" in capsys.readouterr().err
+    for call in (*summaries, *errors):
+        call(X, progress=False)
+        call(X)
+        assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    draws.summary(X)
+    written = capsys.readouterr().err
+    assert "summary" in written and "rerun error" in written

@@ -87,7 +87,12 @@ def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def values() -> list[Any]:
         at_X = mixture.distribution(X)
-        scores = [at_X.nlpd(y), at_X.inside(y, 0.5), at_X.left_out(y).log_density(y), at_X.network().mean()]
+        scores = [
+            at_X.nlpd(y, per_row=True),
+            at_X.inside(y, 0.5),
+            at_X.left_out(y).log_density(y),
+            at_X.network().mean(),
+        ]
         return [*scores, *at_X.interval(), pn.DrawsMixture.weighted(lines, X, y).weights]
 
     before = values()
@@ -298,16 +303,16 @@ def test_calibration_of_a_mixture_is_beside_the_ensemble_of_its_networks() -> No
     members = [sampled(seed, pn.Gaussian("sampled")) for seed in (1, 2)]
     mixture = pn.DrawsMixture(members, [0.25, 0.75])
     found = mixture.distribution(X).calibration(y)
-    assert found.nlpd == pytest.approx(mixture.distribution(X).nlpd(y).mean()) and found.rows == N
+    assert found.nlpd == pytest.approx(mixture.distribution(X).nlpd(y)) and found.rows == N
     assert found.coverage == mixture.distribution(X).coverage(y, 0.9)
-    densities = [np.exp(-member.distribution(X).network().nlpd(y)) for member in members]
+    densities = [np.exp(-member.distribution(X).network().nlpd(y, per_row=True)) for member in members]
     expected = -np.log(0.25 * densities[0] + 0.75 * densities[1])
-    np.testing.assert_allclose(mixture.distribution(X).network().nlpd(y), expected, rtol=1e-12)
+    np.testing.assert_allclose(mixture.distribution(X).network().nlpd(y, per_row=True), expected, rtol=1e-12)
     # By hand: the variance is the posterior mean, because these networks have no validation rows.
     variance = members[0].stats["variance"].mean()
     residual = members[0].network.net.predict(X)[:, 0] - y
     normal = 0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
-    np.testing.assert_allclose(members[0].distribution(X).network().nlpd(y), normal, rtol=1e-12)
+    np.testing.assert_allclose(members[0].distribution(X).network().nlpd(y, per_row=True), normal, rtol=1e-12)
     assert mixture.summary(X, y).members[0].evidence.calibration == found
 
 

@@ -56,17 +56,25 @@ def test_every_candidate_takes_every_likelihood() -> None:
             assert steps_within(1.0, post, one.n_chains) > 1000
 
 
-def test_counts_have_one_coverage_in_table_and_verdict() -> None:
+@pytest.mark.parametrize("likelihood", ["poisson", "negative-binomial"])
+def test_counts_have_one_coverage_in_table_verdict_and_draws(likelihood: str) -> None:
     """Small counts, whose intervals cover far more than their probability: a count at an end counts in part."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(80, 1))
     y = rng.poisson(np.exp(0.3 * X[:, 0]))
-    size = {"hidden_layer_sizes": 4, "max_iter": 60, "l2": 1.0, "chains": 2, "draws": 40, "thin": 5}
-    reg = pn.PatracRegressor(likelihood="poisson", architecture="full", random_state=0, **size)
+    size: dict[str, object] = {"hidden_layer_sizes": 4, "max_iter": 60, "l2": 1.0, "chains": 2, "draws": 40, "thin": 5}
+    given: dict[str, object] = {} if likelihood == "poisson" else {"dispersion": 0.5}
+    reg = pn.PatracRegressor(likelihood=likelihood, architecture="full", random_state=0, **size, **given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reg.fit(X[:40], y[:40])
     found = reg.evaluate(X[40:], y[40:])
-    assert found.scores["coverage"]["0.9"] == pytest.approx(found.calibration.coverage, rel=1e-12)
+    inputs = reg.preprocessor_.transform(reg._checked_rows(X[40:], reset=False))
+    distribution = reg.draws_.distribution(inputs)
+    judged = reg.draws_.summary(inputs, y[40:]).evidence.calibration
+    for coverage in (judged.coverage, found.calibration.coverage, distribution.coverage(y[40:], 0.9)):
+        assert coverage == pytest.approx(found.scores["coverage"]["0.9"], rel=1e-12)
+    for level, coverage in found.scores["coverage"].items():
+        assert distribution.coverage(y[40:], float(level)) == pytest.approx(coverage, rel=1e-12)
     lower, upper = reg.predict_interval(X[40:], 0.9)
     assert np.mean((lower <= y[40:]) & (y[40:] <= upper)) > found.scores["coverage"]["0.9"]

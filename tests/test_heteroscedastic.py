@@ -165,7 +165,7 @@ def test_predictions(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
         pit = mixture.cdf(observed)
         assert stats.kstest(pit, "uniform").pvalue > 1e-4
     assert 0 < float(np.mean(diagnostics.crps(noisy, targets))) < 0.5
-    rows = draws.distribution(X).nlpd(targets)
+    rows = draws.distribution(X).nlpd(targets, per_row=True)
     of_row = stats.norm.logpdf(targets[0], mean[:, :, 0], np.exp(0.5 * outputs[:, :, 0, 2:])).sum(axis=-1)
     assert rows[0] == pytest.approx(-np.log(np.mean(np.exp(of_row))), rel=1e-6)
     # Beside the law of the data; two targets, each known from the other, do not matter to this mean.

@@ -22,6 +22,14 @@ SCRIPT = """
         return pn.Posterior(net, architecture, prior, likelihood, rng.normal(size=(n, 3)), rng.normal(size=n),
                             **settings)
 
+    def many_draws():
+        post = posterior(100, pn.Mix(2))
+        noise = 0.1 * rng.normal(size=(4, 25_000, post.dim))
+        return pn.Draws.from_array(post, post.theta_map + noise, sampler="noise")
+
+    X_many, X_few = rng.normal(size=(20_000, 3)), rng.normal(size=(5, 3))
+    y_many, y_few = X_many[:, 0], X_few[:, 0]
+
     def interrupted(call):
         before = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
         before.start()
@@ -62,6 +70,19 @@ CALLS = {
         "target = pn.Target(lambda x: (time.sleep(0.01), (0.0, -x))[1], np.ones(3))",
         "target.log_likelihood_and_grad(np.ones((10_000, 3)))",
     ),
+    **{
+        name: (
+            f"draws = many_draws(); X, y = X_few, y_few; draws[:, :100].{call}; X, y = X_many, y_many",
+            f"draws.{call}",
+        )
+        for name, call in {
+            "summary": "summary(X)",
+            "rerun error": "rerun_error(X)",
+            "quantiles": "quantiles(X)",
+            "scores": "distribution(X).crps(y)",
+            "left out": "loo(X, y)",
+        }.items()
+    },
 }
 
 

@@ -548,7 +548,7 @@ def _first(of: pn.Draws | pn.DrawsMixture) -> pn.Draws:
 # Scores of known targets as numbers, by name.
 SCORES: dict[str, Callable[..., Any]] = {
     "nlpd": lambda of, X, y, **offset: of.distribution(X, **offset).nlpd(y),
-    "crps": lambda of, X, y, **offset: of.distribution(X, **offset).crps(y).mean(),
+    "crps": lambda of, X, y, **offset: of.distribution(X, **offset).crps(y),
     "coverage": lambda of, X, y, **offset: of.distribution(X, **offset).coverage(y),
     "calibration": lambda of, X, y, **offset: of.distribution(X, **offset).calibration(y).nlpd,
     "network_nlpd": lambda of, X, y, **offset: of.distribution(X, **offset).network().nlpd(y),

@@ -227,7 +227,7 @@ def test_predictions_mix_over_the_scales(tmp_path: Path) -> None:
     for one in (draws, again):
         np.testing.assert_allclose(one.log_likelihood_rows(X, y), each, rtol=1e-10)
     mixed = np.log(np.mean(np.exp(each.reshape(-1, 4)), axis=0))
-    np.testing.assert_allclose(draws.distribution(X).nlpd(y), -mixed, rtol=1e-10)
+    np.testing.assert_allclose(draws.distribution(X).nlpd(y, per_row=True), -mixed, rtol=1e-10)
     low, high = draws.interval(X, 0.8)
     inside = student.cdf((high - f) / scale, DF).reshape(-1, 4, 2).mean(axis=0)
     np.testing.assert_allclose(inside, 0.9, atol=1e-6)
@@ -244,7 +244,9 @@ def test_members_of_a_mixture_keep_their_scales() -> None:
     members = [run(case.posterior(), KERNELS["mgrad"], seed=seed) for seed in (1, 2)]
     mixture = pn.DrawsMixture(members)
     rows = [np.exp(one.log_likelihood_rows(case.X, case.y)).mean(axis=(0, 1)) for one in members]
-    np.testing.assert_allclose(mixture.distribution(case.X).nlpd(case.y), -np.log(np.mean(rows, axis=0)), rtol=1e-10)
+    np.testing.assert_allclose(
+        mixture.distribution(case.X).nlpd(case.y, per_row=True), -np.log(np.mean(rows, axis=0)), rtol=1e-10
+    )
 
 
 # Bad input

@@ -109,7 +109,7 @@ def test_predictions(fitted: tuple[pn.Draws, np.ndarray[Any, Any], np.ndarray[An
     # The noise is that of the model: 90% of 300 rows, within five standard errors.
     assert abs(float(np.mean(covered)) - 0.9) <= 5 * np.sqrt(0.9 * 0.1 / 300)
     assert 0 < float(np.mean(diagnostics.crps(noisy, y))) < 0.5
-    rows = draws.distribution(X).nlpd(y)
+    rows = draws.distribution(X).nlpd(y, per_row=True)
     pointwise = stats.t.logpdf(y[0], 3.0, f[:, :, 0, 0], 0.1)
     assert rows[0] == pytest.approx(-np.log(np.mean(np.exp(pointwise))), rel=1e-6)
     with pytest.raises(TypeError, match="student-t likelihood has no class probabilities"):

@@ -61,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         say(f"patrac: error: this command cannot be loaded: {error}", is_error=True)
         return ERROR_CODE
+    except KeyboardInterrupt:
+        say("patrac: interrupted", is_error=True)
+        return INTERRUPTED_CODE
     try:
         args = parser.parse_args(arguments)
     except SystemExit as stop:

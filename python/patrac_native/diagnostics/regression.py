@@ -84,7 +84,9 @@ def coverage(
 ) -> FloatArray:
     """Return the share of rows whose truth lies in central credible intervals of the given probabilities.
 
-    This is the coverage of the paper's section 4.2 and Figure 3, where tau is one minus the probability.
+    This is the coverage of the paper's section 4.2 and Figure 3, where tau is one minus the probability. It is for
+    draws of real numbers. Intervals of counts end at counts, and cover more than their probability:
+    `PredictiveDistribution.coverage` takes those at an end in part, and can be compared with the probability.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -75,17 +75,19 @@ class PredictiveDistribution:
     Methods that take targets y accept them as the likelihood describes them, of shape (n,) for one target or classes,
     or (n, t); they raise TypeError or ValueError for others, and warn if the posterior has an offset and none was
     given here. Methods on numbers, such as `mean` and `quantiles`, raise TypeError for classes, and `probabilities`
-    and `entropy` raise it for numbers. Probabilities (`coverage`, `probabilities`) are in (0, 1), seeds
-    in 0 <= seed < 2^64, weights of rows (`sample_weight`, `row_weights`) nonnegative of shape (n,) with default ones;
-    others raise ValueError. Results are arrays of float64 unless said otherwise.
+    and `entropy` raise it for numbers. Scores (`nlpd`, `crps`, `coverage`) are numbers, means over rows and targets, as
+    those of `diagnostics`; `sample_weight` weights the rows, and `per_row` returns the value of each. Probabilities
+    (`coverage`, `probabilities`) are in (0, 1), seeds in 0 <= seed < 2^64, weights of rows (`sample_weight`,
+    `row_weights`) nonnegative of shape (n,) with default ones; others raise ValueError. Results are arrays of float64
+    unless said otherwise.
 
     Attributes
     ----------
     likelihood : Likelihood
     X : ndarray of float64, shape (n, d)
     offset : ndarray of float64, shape (n, m), or None
-    n_rows, n_targets, n_draws : int
-        Numbers n of rows, t of targets and M of draws of all chains.
+    n_rows, n_outputs, n_targets, n_draws : int
+        Numbers n of rows, m of outputs of the network, t of targets and M of draws of all chains.
     """
 
     def __init__(
@@ -99,12 +101,12 @@ class PredictiveDistribution:
     ) -> None:
         self.likelihood = components[0].likelihood
         self.n_rows = len(X)
-        self._n_outputs = components[0].n_outputs
-        self.n_targets = self.likelihood.n_targets(self._n_outputs)
+        self.n_outputs = components[0].n_outputs
+        self.n_targets = self.likelihood.n_targets(self.n_outputs)
         self.n_draws = sum(one.n_draws for one in components)
         self._components = tuple(components)
         self.X = X
-        self.offset = self.likelihood.check_offset(offset, self.n_rows, self._n_outputs)
+        self.offset = self.likelihood.check_offset(offset, self.n_rows, self.n_outputs)
         self._lacks_offset = expects_offset and offset is None
         self._first = 0  # of these rows within those of the caller
         self._left_out: tuple[npt.NDArray[Any], FloatArray] | None = None
@@ -124,7 +126,7 @@ class PredictiveDistribution:
         distribution : PredictiveDistribution
             That of these rows.
         """
-        row_bytes = self.n_draws * self._n_outputs * max(one.itemsize for one in self._components)
+        row_bytes = self.n_draws * self.n_outputs * max(one.itemsize for one in self._components)
         size = max(1, _BLOCK_BYTES // max(1, row_bytes))
         if self.n_rows <= size:
             yield slice(0, self.n_rows), self
@@ -219,7 +221,8 @@ class PredictiveDistribution:
         """Return the share of each target (n, t) that is inside its central interval of the given probability.
 
         That is 1 or 0, except for counts: their intervals end at counts and cover more than their probability, so a
-        count at the end counts in part. The mean of these shares is `coverage` if the predictions are calibrated.
+        count at the end counts in part. The expected mean of these shares, which `coverage` returns, is the probability
+        itself if the predictions are calibrated.
         """
         check_probability(coverage, "coverage")
         return self._each_at(y, lambda mixture, seen: mixture.inside(seen, coverage))
@@ -227,16 +230,36 @@ class PredictiveDistribution:
     def coverage(
         self, y: npt.ArrayLike, coverage: float = 0.95, *, sample_weight: npt.ArrayLike | None = None
     ) -> float:
-        """Return the share of targets, of weighted rows, that lie in their `interval` of the given probability."""
-        check_probability(coverage, "coverage")
-        inside = self._each_at(y, lambda mixture, seen: mixture.covers(seen, coverage))
-        weights = self.likelihood.row_weights(sample_weight, self.n_rows)
-        return float(np.average(inside, axis=0, weights=weights).mean())
+        """Return the share of targets that is inside central intervals of the given probability, the mean of `inside`.
 
-    def crps(self, y: npt.ArrayLike, *, seed: int = 0) -> FloatArray:
-        """Return the continuous ranked probability score of each target (n, t), in its units; smaller is better.
+        It is to be compared with the probability, for counts too: those at the end of their interval count in part.
+        This is the coverage of verdicts and of the estimators' scores.
+        """
+        return self._mean(self.inside(y, coverage), sample_weight)
 
-        It is computed from one draw of y for each posterior draw, with noise from `seed`.
+    @overload
+    def crps(
+        self,
+        y: npt.ArrayLike,
+        *,
+        seed: int = ...,
+        per_row: Literal[False] = ...,
+        sample_weight: npt.ArrayLike | None = ...,
+    ) -> float: ...
+    @overload
+    def crps(self, y: npt.ArrayLike, *, seed: int = ..., per_row: Literal[True]) -> FloatArray: ...
+    def crps(
+        self,
+        y: npt.ArrayLike,
+        *,
+        seed: int = 0,
+        per_row: bool = False,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> float | FloatArray:
+        """Return the mean continuous ranked probability score, in the units of y; smaller is better.
+
+        It is computed from one draw of y for each posterior draw, with noise from `seed`. With `per_row`, the score of
+        each target, shape (n, t).
         """
         if self.likelihood.targets in ("class", "binary"):
             raise TypeError(f"crps: the targets of {self.likelihood!r} are classes; use diagnostics.brier.")
@@ -249,7 +272,8 @@ class PredictiveDistribution:
             noisy = part.sample((seed + part._first) % 2**64)
             return part.likelihood.crps_rows(noisy, targets[rows])
 
-        return self._rowwise(score)
+        scores = self._rowwise(score)
+        return scores if per_row else self._mean(scores, sample_weight)
 
     # -- of classes ------------------------------------------------------------------------------------------------
 
@@ -302,9 +326,18 @@ class PredictiveDistribution:
 
         return self._rowwise(density)
 
-    def nlpd(self, y: npt.ArrayLike) -> FloatArray:
-        """Return the negative log predictive density of each row, shape (n,), as `diagnostics.nlpd` with per_row."""
-        return -self.log_density(y)
+    @overload
+    def nlpd(
+        self, y: npt.ArrayLike, *, per_row: Literal[False] = ..., sample_weight: npt.ArrayLike | None = ...
+    ) -> float: ...
+    @overload
+    def nlpd(self, y: npt.ArrayLike, *, per_row: Literal[True]) -> FloatArray: ...
+    def nlpd(
+        self, y: npt.ArrayLike, *, per_row: bool = False, sample_weight: npt.ArrayLike | None = None
+    ) -> float | FloatArray:
+        """Return the mean negative log predictive density of the rows or, with `per_row`, that of each, shape (n,)."""
+        rows = -self.log_density(y)
+        return rows if per_row else self._mean(rows, sample_weight)
 
     def outputs(self) -> npt.NDArray[Any]:
         """Evaluate the outputs f, offset included, in M equally weighted draws: (M, n, m) of the posterior's dtype.
@@ -425,11 +458,11 @@ class PredictiveDistribution:
         targets = self.check_targets(y)
         is_left_out = self._left_out is not None
         if network_nlpd is None and not is_left_out:
-            network_nlpd = self.network(nets).nlpd(targets)
+            network_nlpd = self.network(nets).nlpd(targets, per_row=True)
         of_network = None if network_nlpd is None else np.asarray(network_nlpd, dtype=np.float64)
         return calibrate(
             kind or (LEAVE_ONE_OUT if is_left_out else HELD_OUT),
-            self.nlpd(targets),
+            self.nlpd(targets, per_row=True),
             of_network,
             None if self.likelihood.targets in ("class", "binary") else self.inside(targets, COVERAGE),
             unreliable=int(self.is_unreliable.sum()) if is_left_out else 0,
@@ -448,7 +481,7 @@ class PredictiveDistribution:
                 "offset=..., or zeros to mean that.",
             )
             self._lacks_offset = False
-        return self.likelihood.check_targets(y, self.n_rows, self._n_outputs)
+        return self.likelihood.check_targets(y, self.n_rows, self.n_outputs)
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
@@ -522,6 +555,11 @@ class PredictiveDistribution:
                 mixtures = [one.likelihood.mixture(f, one.variance, index) for index in range(targets.shape[1])]
                 parts.append(sum(each.log_density_by_draw(targets[:, index]) for index, each in enumerate(mixtures)))
         return _joined(parts)
+
+    def _mean(self, values: FloatArray, sample_weight: npt.ArrayLike | None) -> float:
+        """Return the mean of values (n, ...), of rows with the given weights."""
+        weights = self.likelihood.row_weights(sample_weight, self.n_rows)
+        return float(np.average(values, axis=0, weights=weights).mean())
 
     def _rowwise(self, value_of: Callable[[PredictiveDistribution, slice], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Return values of all rows, which `value_of` computes for a block."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from patrac_native.files.archive import check_entries
 from patrac_native.interop.datatree import build_datatree, inference_data
 from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network.network import Network
+from patrac_native.plots.progress import evaluation_bar
 from patrac_native.posterior.describe import overview
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.posterior import Posterior
@@ -101,7 +102,7 @@ class Predictions(ABC):
         >>> X = np.linspace(-1, 1, 5)[:, None]
         >>> post = pn.Posterior(net, pn.Mix(1), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(1.0), X, X[:, 0])
         >>> at_X = pn.sample(post, chains=2, draws=50, warmup=100, seed=0).distribution(X)
-        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0]).shape
+        >>> at_X.mean().shape, at_X.quantiles([0.1, 0.9]).shape, at_X.nlpd(X[:, 0], per_row=True).shape
         ((5, 1), (5, 1, 2), (5,))
         """
         own: object = self
@@ -218,6 +219,7 @@ class Predictions(ABC):
         *,
         replicates: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
+        progress: bool | None = None,
     ) -> RerunError:
         """Return how far predictions at X would move in another complete run, in standard deviations.
 
@@ -235,6 +237,8 @@ class Predictions(ABC):
             from elsewhere that share a network or a start. By default the members of a mixture that have networks of
             their own, else the chains of each start that was given, else the chains; of one chain its parts, and parts
             of independent draws.
+        progress : bool, optional
+            Whether to show a progress bar, if it takes more than a second; by default in terminals and notebooks only.
 
         Returns
         -------
@@ -258,7 +262,7 @@ class Predictions(ABC):
         ((5, 1), 8, 'dispersed')
         """
         members = [member for member, _ in self._weighted_members()]
-        return rerun_error(self.distribution(X, offset=offset), Replicates(members, replicates), coverage)
+        return rerun_error(self.distribution(X, offset=offset), Replicates(members, replicates), coverage, progress)
 
     def log_likelihood_rows(
         self, X: npt.ArrayLike, y: npt.ArrayLike, *, offset: npt.ArrayLike | None = None
@@ -455,6 +459,7 @@ class Draws(ChainDraws, Predictions):
         *,
         coverage: float = 0.95,
         offset: npt.ArrayLike | None = None,
+        progress: bool | None = None,
     ) -> Summary:
         """Summarise the draws of the outputs f, or of the class probabilities for Categorical, at X.
 
@@ -469,6 +474,8 @@ class Draws(ChainDraws, Predictions):
             Posterior probability of the central intervals, in (0, 1); default 0.95.
         offset
             As for `distribution`; it is part of f.
+        progress : bool, optional
+            Whether to show progress bars, if it takes more than a second; by default in terminals and notebooks only.
 
         Returns
         -------
@@ -482,15 +489,21 @@ class Draws(ChainDraws, Predictions):
         """
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
-        summary = self._summary_of(distribution, coverage)
-        summary = summary.with_rerun_error(rerun_error(self._few_rows(distribution), Replicates([self]), COVERAGE))
+        with summary_bar(distribution, 1, progress) as bar:
+            summary = self._summary_of(distribution, coverage, bar.update)
+        error = rerun_error(self._few_rows(distribution), Replicates([self]), COVERAGE, progress)
+        summary = summary.with_rerun_error(error)
         return summary if calibration is None else summary.with_calibration(calibration)
 
-    def _summary_of(self, distribution: PredictiveDistribution, coverage: float) -> Summary:
+    def _summary_of(
+        self, distribution: PredictiveDistribution, coverage: float, advance: Callable[[int], object]
+    ) -> Summary:
         """Return the summary of these draws alone, without the errors that need a rerun's replicates."""
         quantity = "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity
         blocks = self._summarised(distribution)
-        return summarise(self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood)
+        return summarise(
+            self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood, advance=advance
+        )
 
     def loo(
         self,
@@ -715,6 +728,12 @@ class Draws(ChainDraws, Predictions):
             f"Draws({self.network.architecture.label()}, chains={self.n_chains}, draws={self.n_draws}, "
             f"K={self.network.dim}, {made})"
         )
+
+
+def summary_bar(distribution: PredictiveDistribution, posteriors: int, progress: bool | None) -> Any:
+    """Return the bar of a summary, which counts the inputs times outputs of each posterior."""
+    total = posteriors * distribution.n_rows * distribution.n_outputs
+    return evaluation_bar(progress, total=total, desc="summary", unit=" points")
 
 
 def _component(member: Draws, weight: float, threads: int | None) -> Component:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import WeightMethod
 from patrac_native.draws.distribution import check_row_weights, leave_out, warn_caller
-from patrac_native.draws.draws import Draws, Predictions
+from patrac_native.draws.draws import Draws, Predictions, summary_bar
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
 from patrac_native.files.archive import PathOrStream, check_entries, check_numbers, load_arrays, rebuilding, save_arrays
@@ -224,6 +224,7 @@ class DrawsMixture(Predictions):
         *,
         coverage: float = 0.95,
         offset: npt.ArrayLike | None = None,
+        progress: bool | None = None,
     ) -> MixtureSummary:
         """Summarise the mixture, and each member, at X; parameters and errors as `Draws.summary`.
 
@@ -234,10 +235,13 @@ class DrawsMixture(Predictions):
         """
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
-        members = tuple(draws._summary_of(draws.distribution(X, offset=offset), coverage) for draws in self.members)
+        with summary_bar(distribution, len(self.members), progress) as bar:
+            members = tuple(
+                draws._summary_of(draws.distribution(X, offset=offset), coverage, bar.update) for draws in self.members
+            )
         summary = summarise_mixture(members, self.weights, self._summarised(distribution), coverage)
         summary = summary.with_rerun_error(
-            rerun_error(self._few_rows(distribution), Replicates(self.members), COVERAGE)
+            rerun_error(self._few_rows(distribution), Replicates(self.members), COVERAGE, progress)
         )
         return summary if calibration is None else summary.with_calibration(calibration)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from patrac_native.files.archive import contents_hash
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import TargetMixture
+from patrac_native.plots.progress import evaluation_bar
 from patrac_native.validation.checks import FloatArray, check_probability
 from patrac_native.verdict.rerun_error import RerunError, joined
 
@@ -111,10 +112,17 @@ def _checked(members: Sequence[Member], given: npt.ArrayLike) -> npt.NDArray[np.
     return found
 
 
-def rerun_error(distribution: PredictiveDistribution, replicates: Replicates, coverage: float) -> RerunError:
+def rerun_error(
+    distribution: PredictiveDistribution, replicates: Replicates, coverage: float, progress: bool | None
+) -> RerunError:
     """Return the standard deviations of predictions over reruns, by leaving out each replicate, in blocks of rows."""
     check_probability(coverage, "coverage")
-    return joined([_of_block(part, replicates, coverage) for _, part in distribution.blocks()])
+    found = []
+    with evaluation_bar(progress, total=distribution.n_rows, desc="rerun error", unit=" inputs") as bar:
+        for _, part in distribution.blocks():
+            found.append(_of_block(part, replicates, coverage))
+            bar.update(part.n_rows)
+    return joined(found)
 
 
 def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: float) -> RerunError:

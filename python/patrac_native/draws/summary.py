@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval
-from patrac_native.diagnostics.mixing import MeanAutocorrelation, geyer_ess_of, joined, paper_ess_of
+from patrac_native.diagnostics.mixing import (
+    MeanAutocorrelation,
+    convergence_reporting,
+    geyer_ess_of,
+    joined,
+    paper_ess_of,
+)
 from patrac_native.draws.chain_draws import ChainDraws, sampler_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.plots.table import html_table
@@ -249,13 +255,17 @@ def summarise(
     network: PartialNetwork | None = None,
     likelihood: Likelihood | None = None,
     points: str = "inputs",
+    advance: Callable[[int], object] = int,
 ) -> Summary:
-    """Build the summary of a run from draws (chain, draw, rows, m) of a quantity, for blocks of inputs."""
+    """Build the summary of a run from draws (chain, draw, rows, m) of a quantity, for blocks of inputs.
+
+    `advance(1)` is called after each entry of (rows, m).
+    """
     stats, settings, n_chains, n_draws = run.stats, run.settings, run.n_chains, run.n_draws
     converged, intervals, squares = [], [], np.zeros(n_chains)
     autocorrelation = MeanAutocorrelation(n_chains, n_draws, max(1, n_draws - 2))
     for values in blocks:
-        converged.append(convergence(values))
+        converged.append(convergence_reporting(values, (), advance))
         intervals.append(credible_interval(values, coverage))
         autocorrelation.add(values)
         for row in range(values.shape[2]):  # a row at a time, for NumPy sums in a copy of float64

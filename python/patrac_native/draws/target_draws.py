@@ -13,6 +13,7 @@ from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_sta
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.files.archive import check_entries
 from patrac_native.interop.datatree import Group, build_datatree
+from patrac_native.plots.progress import evaluation_bar
 from patrac_native.validation.checks import as_real_array
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class TargetDraws(ChainDraws):
             raise ValueError(f"predict of the Target must return an array {shape}; got shape {found}.")
         return values.reshape(self.n_chains, self.n_draws, *values.shape[1:])
 
-    def summary(self, X: Any = None, *, coverage: float = 0.95) -> Summary:
+    def summary(self, X: Any = None, *, coverage: float = 0.95, progress: bool | None = None) -> Summary:
         """Summarise theta, or the predictions at X, with the verdict on the run.
 
         Parameters
@@ -89,6 +90,8 @@ class TargetDraws(ChainDraws):
             What `predict` takes; by default theta itself is summarised.
         coverage : float
             Posterior probability of the central intervals, in (0, 1); default 0.95.
+        progress : bool, optional
+            Whether to show a progress bar, if it takes more than a second; by default in terminals and notebooks only.
 
         Returns
         -------
@@ -102,13 +105,16 @@ class TargetDraws(ChainDraws):
         """
         self._flat_theta()
         values = self.theta[..., None] if X is None else self.predict(X)
-        return summarise(
-            self,
-            [values if values.ndim == 4 else values[..., None]],
-            "theta" if X is None else "predictions",
-            coverage,
-            points="entries" if X is None else "inputs",
-        )
+        total = values[0, 0].size
+        with evaluation_bar(progress, total=total, desc="summary", unit=" points") as bar:
+            return summarise(
+                self,
+                [values if values.ndim == 4 else values[..., None]],
+                "theta" if X is None else "predictions",
+                coverage,
+                points="entries" if X is None else "inputs",
+                advance=bar.update,
+            )
 
     def to_datatree(self, *, names: Sequence[object] | None = None) -> xarray.DataTree:
         """Return the draws as an xarray DataTree for ArviZ; see docs/bridges/arviz.md.

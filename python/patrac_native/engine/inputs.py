@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine import _core
+from patrac_native.engine.allocation import check_extent
 from patrac_native.validation.checks import (
     CUDA,
     MANAGED,
@@ -121,13 +122,15 @@ def _from_pointer(X: Any, interface: dict[str, Any], device: str, copy: bool) ->
         raise ValueError("X has a mask, which a device does not read; leave the masked rows out.")
     rows, columns = interface["shape"]
     dtype = np.dtype(interface["typestr"])
+    pointer, strides = interface["data"][0], interface.get("strides") or (columns * dtype.itemsize, dtype.itemsize)
+    check_extent(pointer, (rows, columns), strides, dtype.itemsize, on_gpu=device == "cuda")
     return _core.DeviceInputs.from_pointer(
         device=device,
         owner=X,
-        pointer=interface["data"][0],
+        pointer=pointer,
         kind=dtype.kind,
         shape=(rows, columns),
-        strides=interface.get("strides") or (columns * dtype.itemsize, dtype.itemsize),
+        strides=strides,
         itemsize=dtype.itemsize,
         copy=copy,
         # In version 3, None means that no synchronisation is needed. Earlier versions, such as torch's version 2, do

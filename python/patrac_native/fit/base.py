@@ -422,7 +422,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
         inputs, offset = self.preprocessor_.transform(rows), self._offset(rows, exposure)
-        found = of_fits(self.draws_.rerun_error(inputs, coverage, offset=offset))
+        progress = None if self.verbose else False
+        found = of_fits(self.draws_.rerun_error(inputs, coverage, offset=offset, progress=progress))
         return found if found.is_class else found.scaled(self.target_scaling_.scale)
 
     def _distribution(self, X: Any, exposure: npt.ArrayLike | None = None) -> Any:

@@ -117,7 +117,7 @@ def evaluate(
         found["nlpd_in_units"] = calibration.nlpd + float(np.average(log_units, weights=weights))
     else:
         found, of_rows = {"coverage": {"0.9": calibration.coverage}}, {}
-    of_rows = of_rows or {"nlpd": distribution.nlpd(y)}
+    of_rows = of_rows or {"nlpd": distribution.nlpd(y, per_row=True)}
     return Evaluation(scores | found, arrays | of_rows, calibration)
 
 
@@ -134,9 +134,9 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     for block, part in distribution.blocks():
         seen = rows.y[block]
         found = {
-            "nlpd": part.nlpd(seen),
+            "nlpd": part.nlpd(seen, per_row=True),
             "pit": part.pit(seen, ties=ties[block]),
-            "crps": part.crps(seen),
+            "crps": part.crps(seen, per_row=True),
             "mean": part.mean(),
             "epistemic": (part.sd_f() / part.sd()) ** 2,
             "noise_sd": np.sqrt(part.noise_variance()),
@@ -185,7 +185,7 @@ def _class_details(distribution: Any, rows: Rows, of_network: FloatArray | None)
     """Return scores and arrays of classes, given the probabilities (n, m) of networks that have not seen the rows."""
     parts: dict[str, list[FloatArray]] = {"nlpd": [], "probability": [], "entropy": [], "nll": []}
     for block, part in distribution.blocks():
-        parts["nlpd"].append(part.nlpd(rows.y[block]))
+        parts["nlpd"].append(part.nlpd(rows.y[block], per_row=True))
         parts["probability"].append(part.probabilities())
         parts["entropy"].append(np.stack(part.entropy(), axis=1))
         parts["nll"].append(-part.log_density_by_draw(rows.y[block]).mean(axis=0))

@@ -116,7 +116,7 @@ def fit_rows(
         judged = judged.with_validation(chosen.pilot.evaluation.calibration)
     tried = [trial.candidate.likelihood for trial in chosen.trials]
     warmup_steps = members_of(draws)[0].settings["warmup_steps"]
-    judged_summary = draws.summary(grid).with_calibration(judged)
+    judged_summary = draws.summary(grid, progress=settings.progress).with_calibration(judged)
     assert judged_summary.rerun_error is not None  # these are predictions of targets
     judged_summary = judged_summary.with_rerun_error(of_fits(judged_summary.rerun_error))
     summary = with_advice(judged_summary, settings, candidate, tried, warmup_steps)

@@ -323,7 +323,7 @@ def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:
     y = typical(est.draws_.likelihood, rows.y)
     if y.shape[1] > 1:
         return
-    error = of_fits(est.draws_.rerun_error(rows.X, offset=rows.offset)).scaled(units.scale)
+    error = of_fits(est.draws_.rerun_error(rows.X, offset=rows.offset, progress=False)).scaled(units.scale)
     if error.lower is None or error.upper is None or not np.isfinite(error.lower).all():
         return
     at = est.draws_.distribution(rows.X, offset=rows.offset)

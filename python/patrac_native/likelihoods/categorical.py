@@ -22,7 +22,8 @@ class Categorical(Likelihood):
     ----------
     scale : float, optional
         Factor > 0 of the (weighted) **mean** of log softmax over rows, which is then the log-likelihood; the paper uses
-        1000 for CIFAR-10. By default the log-likelihood is the sum over rows.
+        1000 for CIFAR-10. It stands for a number of rows, and is no scale of noise as that of `StudentT`. By default
+        the log-likelihood is the sum over rows.
 
     Raises
     ------

@@ -275,10 +275,6 @@ class BoundedMixture(PredictiveMixture):
         """Return the probability of less than y or, of bounds, than the upper one, shape (n,)."""
         return self.step(y)[1]
 
-    def covers(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return `inside`, since of bounds it is not known whether their target is in an interval."""
-        return self.inside(y, coverage)
-
     def log_density_by_draw(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log density of y or the log probability of its bounds in each draw, shape (M, n)."""
         return log_density_of_bounds(self.location, np.asarray(self.noise.scale), self._bounds(y))

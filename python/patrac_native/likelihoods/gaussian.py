@@ -22,7 +22,8 @@ class Gaussian(SampledNoiseLikelihood):
     Parameters
     ----------
     variance : float, array_like of shape (m,) or "sampled"
-        Noise variance, positive and finite; one for all outputs or one for each. With "sampled" the variances are
+        Noise variance, positive and finite, the square of the standard deviation; one for all outputs or one for each.
+        (`StudentT` takes a scale, since its noise need not have a variance.) With "sampled" the variances are
         sampled with theta, one for each output, a priori independent and inverse-gamma with density proportional to
         x^(-a-1) exp(-b/x).
     a : float, optional

@@ -112,12 +112,6 @@ class TargetMixture(ABC):
         tail = 0.5 * (1.0 - check_probability(coverage, "coverage"))
         return self.quantile(tail), self.quantile(1.0 - tail)
 
-    def covers(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return 1 for each y inside its `interval`, else 0, shape (n,)."""
-        lower, upper = self.interval(coverage)
-        seen = self._targets(y)
-        return ((lower <= seen) & (seen <= upper)).astype(np.float64)
-
     def _thinned_weights(self, every: int) -> FloatArray | None:
         """Return the weights of every `every`-th draw, scaled to a sum of one; None if they are equal."""
         if self.weights is None:

@@ -45,8 +45,9 @@ class StudentT(SampledNoiseLikelihood):
     df : float
         Degrees of freedom, from 1 to 1e8.
     scale : float, array_like of shape (m,) or "sampled"
-        Scale of the noise, positive and finite; one for all outputs or one for each. Default 1. The variance of the
-        noise is scale^2 df / (df - 2) for df > 2, else infinite. With "sampled" the scale of each output is sampled
+        Scale of the noise, positive and finite; one for all outputs or one for each. Default 1. It is no standard
+        deviation: the variance of the noise is scale^2 df / (df - 2) for df > 2, else infinite, which is why this
+        likelihood takes no variance as `Gaussian` does. With "sampled" the scale of each output is sampled
         with theta. The squares of the scales, which `draws.stats["variance"]` holds, are a priori independent and
         inverse-gamma with density proportional to x^(-a-1) exp(-b/x).
     a : float, optional
