@@ -87,9 +87,12 @@ def train_networks(
     settings: Settings,
     *,
     networks: int = 1,
+    first: int = 0,
     l2: float | None = None,
 ) -> list[pn.Network]:
     """Train networks alike from other random weights; raise KeyboardInterrupt if Ctrl-C ended the training.
+
+    `first` is the number of networks before them, as for `train_many`.
 
     `train_many` returns its best parameters so far, which are not what was asked for.
     """
@@ -98,6 +101,7 @@ def train_networks(
         rows.X,
         rows.y,
         networks=networks,
+        first=first,
         likelihood=likelihood,
         sample_weight=rows.sample_weight,
         offset=rows.offset,
@@ -129,6 +133,26 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
     epochs += 0 if validation is None else validation["network_epochs"]
     parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
     return epochs * (math.ceil(rows / batch_rows) * _UPDATE_SECONDS + parameters * rows * _PARAMETER_ROW_SECONDS)
+
+
+def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
+    """Return the nominal time that `count` more networks take, the validation by the known penalty included."""
+    if not count:
+        return 0.0
+    assert nets[0].history is not None
+    alike = nominal_seconds([nets[0]] * count, rows)
+    validation = nets[0].history.settings["validation"]
+    if validation is None:
+        return alike
+    # The search for the penalty is not repeated.
+    whole = count * len(nets[0].history.loss) / min(CORES, count) + validation["network_epochs"]
+    return alike * (1.0 - validation["network_epochs"] * _searched(validation) / whole)
+
+
+def _searched(validation: Mapping[str, Any]) -> float:
+    """Return the share of the epochs of a validation that went to the search for the penalty."""
+    tried = len(validation["trials"])
+    return tried / (tried + 1.0)
 
 
 def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tuple[Rows, Rows] | None:
