@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import NoneType
@@ -151,7 +152,8 @@ class ChainDraws(ABC):
         if reason is None and self.n_draws != other.n_draws:
             reason = f"{self.n_draws} and {other.n_draws} draws of each chain; draws[:, :n] shortens one"
         for name in _SHARED:
-            if reason is None and mine.get(name) != others.get(name):
+            # As in files, where sequences are lists.
+            if reason is None and json.dumps(mine.get(name)) != json.dumps(others.get(name)):
                 reason = f"{name} {mine.get(name)} and {others.get(name)}"
         seeds = [_of_each_chain(one, "seeds", "seed") for one in (self, other)]
         if reason is None and "seed" in mine and set(seeds[0]) & set(seeds[1]):

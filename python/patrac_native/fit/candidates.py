@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 import patrac_native as pn
 from patrac_native.fit.budget import MIN_STEPS, minutes_of, steps_within
+from patrac_native.fit.evaluation import members_of
 from patrac_native.fit.rows import Rows
 from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, Prior, Settings
 from patrac_native.fit.training import PILOT_FRACTION
@@ -254,7 +255,7 @@ class Candidate:
 
     def minutes_of(self, draws: pn.Draws | pn.DrawsMixture, post: pn.Posterior, settings: Settings) -> float:
         """Return the minutes that the chains of draws took on the nominal machine, all of them at a time."""
-        runs = [one.settings for one in getattr(draws, "members", (draws,))]
+        runs = [one.settings for one in members_of(draws)]
         steps = sum(run["warmup_steps"] + run["thin"] * draws.n_draws for run in runs) / len(runs)
         return minutes_of(steps, post, draws.n_chains, settings.kernel)
 

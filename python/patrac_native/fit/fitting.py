@@ -25,7 +25,7 @@ from patrac_native.fit.evaluation import (
     members_of,
     of_fits,
 )
-from patrac_native.fit.precision import Reached, add_replicates, error_at
+from patrac_native.fit.precision import Reached, Replicated, error_at
 from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Prior, Settings
 from patrac_native.fit.training import estimate_dispersion
@@ -111,9 +111,9 @@ def fit_rows(
     reached = None
     if settings.precision is not None:
         clock = time.perf_counter()
-        draws, candidate, posts, nets, reached = add_replicates(
-            draws, candidate, posts, nets, chosen.minutes, data.training, settings, grid, say=say
-        )
+        found = Replicated(draws, candidate, list(posts), list(nets), data.training, settings)
+        reached = found.reach(chosen.minutes, grid, say=say)
+        draws, candidate, posts, nets = found.draws, found.candidate, found.posteriors, found.nets
         seconds["replicates"] = time.perf_counter() - clock
 
     clock = time.perf_counter()
@@ -164,9 +164,7 @@ def _sample(
         schedule,
         settings,
         pilot=pilot,
-        stop_when=functools.partial(
-            _is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent
-        )
+        stop_when=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
         if may_end
         else None,
         least_draws=candidate.least_draws(leaves_one_out=kind == LEAVE_ONE_OUT),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import patrac_native as pn
 from patrac_native.fit.budget import minutes_of
-from patrac_native.fit.candidates import Candidate, RunInterrupted
-from patrac_native.fit.evaluation import AnyDraws, of_fits
+from patrac_native.fit.candidates import Candidate, RunInterrupted, Schedule
+from patrac_native.fit.evaluation import AnyDraws, members_of, of_fits
 from patrac_native.fit.rows import FloatArray, Rows
 from patrac_native.fit.settings import Settings
 from patrac_native.fit.training import Choice, nominal_seconds, seconds_of_more, train_networks
@@ -80,91 +80,100 @@ def error_at(draws: AnyDraws, grid: FloatArray) -> RerunError:
     return of_fits(draws.rerun_error(grid, _COVERAGE))
 
 
-def add_replicates(
-    draws: AnyDraws,
-    candidate: Candidate,
-    posts: Sequence[pn.Posterior],
-    nets: Sequence[pn.Network],
-    minutes: float,
-    rows: Rows,
-    settings: Settings,
-    grid: FloatArray,
-    *,
-    say: Callable[[str], None] = print,
-) -> tuple[AnyDraws, Candidate, list[pn.Posterior], list[pn.Network], Reached]:
-    """Add replicates until the median rerun error at `grid` is at most the precision, or the minutes are spent.
+@dataclass
+class Replicated:
+    """The replicates of a fit, to which others are added."""
 
-    Each round adds as many as the square-root rule asks for, but no more than there are, since few replicates know
-    their spread poorly, and no more than the rest of the minutes pays for. They are networks with chains of their own
-    where chains start at networks or several posteriors predict as a mixture, else chains. Returns the draws, the
-    candidate with its numbers of networks and chains, the posteriors, the networks, and what was reached.
-    """
-    asked, posts, nets = settings.precision, list(posts), list(nets)
-    assert asked is not None
-    schedule = candidate.schedule(posts[0], settings, minutes)
-    left = minutes - candidate.minutes_of(draws, posts[0], settings)
-    candidate, interrupted = replace(candidate, draws=draws.n_draws), not _is_complete(draws)
-    steps = schedule.warmup + schedule.thin * draws.n_draws
-    error = error_at(draws, grid)
-    while not interrupted and not error.of_predictions.median <= asked:
-        count, name = _replicates(candidate)
-        of_one = candidate.chains if candidate.networks > 1 else 1
-        takes_networks = candidate.networks > 1 or candidate.starts_at_networks
+    draws: AnyDraws
+    candidate: Candidate  # with the numbers of networks and chains that there are
+    posteriors: list[pn.Posterior]  # one, or one of each network of a mixture
+    nets: list[pn.Network]  # trained alike, at least as many as are used
+    rows: Rows
+    settings: Settings
 
-        def cost(more: int, used: int = count, chains: int = of_one, trains: bool = takes_networks) -> float:
-            seconds = seconds_of_more(nets, len(rows.X), max(0, used + more - len(nets))) if trains else 0.0
-            return seconds / 60.0 + minutes_of(steps, posts[0], more * chains, settings.kernel)
+    def reach(self, minutes: float, grid: FloatArray, *, say: Callable[[str], None] = print) -> Reached:
+        """Add replicates until the median rerun error at `grid` is at most the precision, or the minutes are spent.
 
-        times = (error.of_predictions.median / asked) ** 2
-        wanted = count if math.isnan(times) else min(count, math.ceil(count * (times - 1.0)))
-        more = next((some for some in range(max(1, wanted), 0, -1) if cost(some) <= left), 0)
-        if not more:
-            break
-        say(f"  {_percent(error)} with {count} {name}, above precision={asked:g}: adding {more} ...")
-        try:
-            if takes_networks and count + more > len(nets):
-                # The penalty of the first networks, and so their number of epochs: one larger training would return them.
-                found = train_networks(
-                    nets[0].layer_sizes,
-                    rows,
-                    candidate.likelihood,
-                    settings,
-                    networks=count + more - len(nets),
-                    first=len(nets),
-                    l2=Choice.of(nets[0]).l2,
-                )
-                nets += found
-                left -= nominal_seconds(found, len(rows.X)) / 60.0
-            new = nets[count : count + more]
-            if candidate.networks > 1:
-                added = replace(candidate, networks=more)
-                of_new = added.posteriors(new, rows, settings)
+        Each round adds as many as the square-root rule asks for, but no more than there are, since few replicates know
+        their spread poorly, and no more than the rest of the minutes pays for.
+        """
+        asked, post = self.settings.precision, self.posteriors[0]
+        assert asked is not None
+        schedule = self.candidate.schedule(post, self.settings, minutes)
+        steps = schedule.warmup + schedule.thin * self.draws.n_draws
+        left = minutes - self.candidate.minutes_of(self.draws, post, self.settings)
+        interrupted = not all(member.settings["completed"] for member in members_of(self.draws))
+        self.candidate = replace(self.candidate, draws=self.draws.n_draws)
+        error = error_at(self.draws, grid)
+        while not interrupted and not error.of_predictions.median <= asked:
+            count, name = _replicates(self.candidate)
+            times = (error.of_predictions.median / asked) ** 2
+            wanted = count if math.isnan(times) else min(count, max(1, math.ceil(count * (times - 1.0))))
+            more = next((some for some in range(wanted, 0, -1) if self._cost(some, steps) <= left), 0)
+            if not more:
+                break
+            say(f"  {_percent(error)} with {count} {name}, above precision={asked:g}: adding {more} ...")
+            try:
+                left -= self._add(more, schedule, steps)
+            except (KeyboardInterrupt, RunInterrupted):
+                interrupted = True
             else:
-                added, of_new = replace(candidate, chains=more), posts
-            draws = added.sample_more(draws, of_new, new, schedule, settings)
-        except (KeyboardInterrupt, RunInterrupted):
-            interrupted = True
-            break
-        left -= minutes_of(steps, posts[0], added.n_chains, settings.kernel)
-        if candidate.networks > 1:
-            posts += of_new
-            candidate = replace(candidate, networks=count + more)
-        else:
-            candidate = replace(candidate, chains=count + more)
-        error = error_at(draws, grid)
-    reached = Reached.of(error, candidate, settings, interrupted=interrupted)
-    say(f"  {_percent(error)} with {reached.replicates} {_replicates(candidate)[1]}")
-    return draws, candidate, posts, nets, reached
+                error = error_at(self.draws, grid)
+        reached = Reached.of(error, self.candidate, self.settings, interrupted=interrupted)
+        say(f"  {_percent(error)} with {reached.replicates} {_replicates(self.candidate)[1]}")
+        return reached
+
+    @property
+    def _takes_networks(self) -> bool:
+        """Whether what is added has networks of its own."""
+        return self.candidate.networks > 1 or self.candidate.starts_at_networks
+
+    def _more(self, count: int) -> Candidate:
+        """Return the candidate with the numbers of networks and chains that are added."""
+        one = self.candidate
+        return replace(one, networks=count) if one.networks > 1 else replace(one, chains=count)
+
+    def _cost(self, count: int, steps: int) -> float:
+        """Return the minutes of so many more replicates, the training of their networks included."""
+        untrained = max(0, _replicates(self.candidate)[0] + count - len(self.nets)) if self._takes_networks else 0
+        seconds = seconds_of_more(self.nets, len(self.rows.X), untrained)
+        return seconds / 60.0 + self._chain_minutes(count, steps)
+
+    def _chain_minutes(self, count: int, steps: int) -> float:
+        """Return the minutes of the chains of so many more replicates."""
+        chains = count * (self.candidate.chains if self.candidate.networks > 1 else 1)
+        return minutes_of(steps, self.posteriors[0], chains, self.settings.kernel)
+
+    def _add(self, count: int, schedule: Schedule, steps: int) -> float:
+        """Add so many replicates and return their minutes; raise KeyboardInterrupt or RunInterrupted after Ctrl-C."""
+        before, _ = _replicates(self.candidate)
+        untrained, seconds = before + count - len(self.nets), 0.0
+        if self._takes_networks and untrained > 0:
+            # By the penalty of the first networks, which gives their number of epochs too: all are those of one call.
+            trained = train_networks(
+                self.nets[0].layer_sizes,
+                self.rows,
+                self.candidate.likelihood,
+                self.settings,
+                networks=untrained,
+                first=len(self.nets),
+                l2=Choice.of(self.nets[0]).l2,
+            )
+            self.nets += trained
+            seconds = nominal_seconds(trained, len(self.rows.X))
+        added, nets, posts = self._more(count), self.nets[before : before + count], self.posteriors
+        if self.candidate.networks > 1:
+            posts = added.posteriors(nets, self.rows, self.settings)
+        self.draws = added.sample_more(self.draws, posts, nets, schedule, self.settings)
+        if self.candidate.networks > 1:
+            self.posteriors += posts
+        self.candidate = self._more(before + count)
+        return seconds / 60.0 + self._chain_minutes(count, steps)
 
 
 def _replicates(candidate: Candidate) -> tuple[int, str]:
     """Return the number of what is added for a precision, and the parameter of an estimator that is this number."""
     return (candidate.networks, "networks") if candidate.networks > 1 else (candidate.chains, "chains")
-
-
-def _is_complete(draws: AnyDraws) -> bool:
-    """Return whether the run has all draws that it was to have."""
-    return all(member.settings["completed"] for member in getattr(draws, "members", (draws,)))
 
 
 def _percent(error: RerunError) -> str:

@@ -136,23 +136,17 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
 
 
 def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
-    """Return the nominal time that `count` more networks take, the validation by the known penalty included."""
+    """Return the nominal time that `count` more networks would take, and the validation by their known penalty."""
     if not count:
         return 0.0
     assert nets[0].history is not None
-    alike = nominal_seconds([nets[0]] * count, rows)
-    validation = nets[0].history.settings["validation"]
+    seconds, validation = nominal_seconds([nets[0]] * count, rows), nets[0].history.settings["validation"]
     if validation is None:
-        return alike
-    # The search for the penalty is not repeated.
-    whole = count * len(nets[0].history.loss) / min(CORES, count) + validation["network_epochs"]
-    return alike * (1.0 - validation["network_epochs"] * _searched(validation) / whole)
-
-
-def _searched(validation: Mapping[str, Any]) -> float:
-    """Return the share of the epochs of a validation that went to the search for the penalty."""
-    tried = len(validation["trials"])
-    return tried / (tried + 1.0)
+        return seconds
+    trained = count * len(nets[0].history.loss) / min(CORES, count)
+    # The search for the penalty is not repeated; the validation by the chosen one came after its trials.
+    again = float(validation["network_epochs"]) / (len(validation["trials"]) + 1)
+    return seconds * (trained + again) / (trained + float(validation["network_epochs"]))
 
 
 def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tuple[Rows, Rows] | None:
