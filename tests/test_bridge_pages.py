@@ -65,6 +65,14 @@ def test_scripts_run(
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.skipif(not (is_installed("jax") and is_installed("blackjax")), reason="JAX or BlackJAX is not installed")
+def test_the_rerun_error_of_another_sampler(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "rerun.md").read_text(encoding="utf-8")
+    (script,) = [block for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "blackjax" in block]
+    exec(compile(script, "rerun.md", "exec"), {"__name__": "__main__"})
+    assert "a rerun of the chains would move the ends of 90% intervals of y by" in capsys.readouterr().out
+
+
 def compile_c(name: str, folder: Path, *options: str) -> None:
     """Compile the C block of the page on C whose first line names this file, without warnings."""
     compiler = shutil.which("cc")

@@ -52,6 +52,16 @@ def test_threads_and_number_of_networks_change_no_network(arguments: dict[str, A
     assert not equal(one[0], several(seed=6, **arguments)[0])
 
 
+def test_networks_from_a_position_on_are_those_of_a_larger_call() -> None:
+    whole = several(networks=3)
+    later = several(networks=2, first=1, l2=whole[0].history.settings["l2"])
+    assert all(map(equal, whole[1:], later))
+    np.testing.assert_array_equal(later[0].history.validation_mse, whole[1].history.validation_mse)
+    for value, error in ((-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="first must be"):
+            several(first=value)
+
+
 def test_the_first_network_is_that_of_train_and_the_choices_are_shared() -> None:
     X, y = data()
     nets = several()

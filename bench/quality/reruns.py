@@ -5,12 +5,15 @@ for training, choices and chains, and prints for the ends of 90% intervals of y,
 (for classes the probabilities): the standard deviation over reruns, median and 90th percentile of at most 100 held-out
 rows, in units of the interval's width; the ratio of what the reruns state to it, of root mean squares; and the share of
 reruns within t times their own stated error of the mean of all (Student, 90%). The twin states the error as if draws
-were the unit: the same draws, dealt to the chains at random. Results do not depend on the load of the machine.
+were the unit: the same draws, dealt to the chains at random. Of draws of another sampler there is the usual Monte Carlo
+standard error of the mean and of quantiles of f too, from their effective sample size. Results do not depend on the
+load of the machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from comparison import Array, Results
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
 import patrac_native as pn
@@ -84,12 +87,61 @@ def of_yacht_out(seed: int, *, data: Path, minutes: float) -> Any:
     return draws, spread_rows(rows.X_test), post.network.architecture.label()
 
 
+@functools.cache
+def posterior_for_nuts(name: str, data: Path) -> Any:
+    """Return Mix(2) of one network with the noise variance of its validation rows, and held-out rows."""
+    if name == "diabetes":
+        X, X_test, y, _ = train_test_split(*load_diabetes(return_X_y=True), test_size=0.1, random_state=0)
+        centre, scale = X.mean(axis=0), X.std(axis=0)
+        X, X_test, y = (X - centre) / scale, (X_test - centre) / scale, (y - y.mean()) / y.std()
+    else:
+        rows = standardised(load_split(data / "uci", name, 0))
+        X, X_test, y = rows.X, rows.X_test, rows.y
+    net = pn.train([X.shape[1], 50, 50, 1], X, y, likelihood=pn.Gaussian("sampled"), seed=0, progress=False)
+    noise = pn.Gaussian(float(np.mean(net.history.validation_mse)))
+    return pn.Posterior(net, pn.Mix(2), pn.TraceClassPrior.fit(net), noise, X, y), spread_rows(X_test)
+
+
+@functools.cache
+def nuts(name: str, data: Path, warmup: int = 500, draws: int = 250) -> Callable[[Array, int], Array]:
+    """Return a function of a start z and a seed: whitened states (draw, K) of BlackJAX's NUTS after its warm-up."""
+    import blackjax
+    import jax
+
+    log_density = posterior_for_nuts(name, data)[0].to_jax("posterior", "whitened")
+    adaptation = blackjax.window_adaptation(blackjax.nuts, log_density)
+
+    @jax.jit
+    def run(start: Any, key: Any) -> Any:
+        first, second = jax.random.split(key)
+        (state, parameters), _ = adaptation.run(first, start, num_steps=warmup)
+        step = blackjax.nuts(log_density, **parameters).step
+
+        def one(state: Any, key: Any) -> Any:
+            state, _ = step(key, state)
+            return state, state.position
+
+        return jax.lax.scan(one, state, jax.random.split(second, draws))[1]
+
+    return lambda start, seed: np.asarray(run(start.astype(np.float32), jax.random.key(seed)))
+
+
+def of_nuts(name: str, seed: int, *, data: Path, minutes: float) -> Any:
+    """Sample Mix(2) of one network by eight chains of BlackJAX's NUTS; a rerun repeats the chains."""
+    post, X = posterior_for_nuts(name, data)
+    scale, rng = np.sqrt(post.prior_variance), np.random.default_rng(seed)
+    run, starts = nuts(name, data), np.sqrt(0.75) * post.theta_map / scale + 0.5 * rng.normal(size=(8, post.dim))
+    states = np.stack([run(start, 1_000 * seed + chain) for chain, start in enumerate(starts)])
+    return pn.Draws.from_array(post, states * scale, sampler="BlackJAX NUTS"), X, post.network.architecture.label()
+
+
 PROBLEMS: dict[str, Callable[..., Any]] = {
     **{f"{name}, Full": partial(of_uci, name, **UNMET) for name in SETS},
     **{name: partial(of_uci, name) for name in SETS},
     "digits": of_digits,
     "sine, Mix(5)": of_sine,
     "yacht, Out(45)": of_yacht_out,
+    **{f"{name}, Mix(2), NUTS": partial(of_nuts, name) for name in ("diabetes", "yacht")},
 }
 DEFAULT = [
     *("concrete, Full", "energy, Full", "boston, Full", "yacht, Full", "kin8nm, Full"),
@@ -121,6 +173,7 @@ def rerun(problem: Callable[..., Any], seed: int, data: Path, minutes: float) ->
     ends["band_lower"], ends["band_upper"] = pn.diagnostics.credible_interval(values, COVERAGE)
     if not error.is_class:
         ends["lower"], ends["upper"] = at.interval(COVERAGE)
+    usual = None if "sampler" not in getattr(draws, "settings", {}) else usual_errors(values)
     twin = None if isinstance(draws, pn.DrawsMixture) else shuffled(draws, seed).rerun_error(X, COVERAGE)
     own = [name for names in QUANTITIES.values() for name in names if name in ends]
     verdict = draws.summary(X).verdict()
@@ -133,8 +186,16 @@ def rerun(problem: Callable[..., Any], seed: int, data: Path, minutes: float) ->
         "findings": [one.kind for one in verdict.findings],
         "ends": {name: ends[name].tolist() for name in own},
         "stated": {name: getattr(error, name).tolist() for name in own},
+        "usual": usual and {name: usual[name].tolist() for name in own if name in usual},
+        "max_rhat": pn.diagnostics.convergence(values).max_rhat,
         "twin": None if twin is None else {name: getattr(twin, name).tolist() for name in own},
     }
+
+
+def usual_errors(values: Array) -> dict[str, Array]:
+    """Return the usual Monte Carlo standard errors of mean and quantiles of f (chain, draw, n, t)."""
+    found = pn.diagnostics.convergence(values, quantiles=(0.5 * (1 - COVERAGE), 0.5 * (1 + COVERAGE)))
+    return {"mean": found.mcse_mean, "band_lower": found.mcse_quantiles[0], "band_upper": found.mcse_quantiles[1]}
 
 
 def comparison(runs: Sequence[dict[str, Any]], quantity: str) -> dict[str, float] | None:
@@ -159,7 +220,10 @@ def comparison(runs: Sequence[dict[str, Any]], quantity: str) -> dict[str, float
 
     factor = np.array([run["factor"] for run in runs]).reshape(-1, *[1] * (ends.ndim - 1))
     inside = np.abs(ends - ends.mean(axis=0)) <= factor * np.sqrt(1 - 1 / len(runs)) * stated
-    twin = None if runs[0]["twin"] is None else np.array([[run["twin"][name] for name in names] for run in runs])
+    others = {}
+    for kind in ("twin", "usual"):
+        known = runs[0].get(kind) is not None and names[0] in runs[0][kind]
+        others[kind] = ratio(np.array([[run[kind][name] for name in names] for run in runs])) if known else np.nan
     return {
         "actual_median": float(np.median(of_rows)),
         "actual_90": float(np.quantile(of_rows, 0.9)),
@@ -168,7 +232,7 @@ def comparison(runs: Sequence[dict[str, Any]], quantity: str) -> dict[str, float
         "stated_most": float(medians.max()),
         "ratio": ratio(stated),
         "inside": float(inside.mean()),
-        "twin": float("nan") if twin is None else ratio(twin),
+        **others,
     }
 
 
@@ -202,11 +266,21 @@ def main() -> None:
                     f"{found['stated_median']:.3f} ({found['stated_least']:.3f} to {found['stated_most']:.3f})",
                     f"{found['ratio']:.2f}",
                     f"{found['inside']:.0%}",
-                    "" if np.isnan(found["twin"]) else f"{found['twin']:.2f}",
+                    *("" if np.isnan(found[kind]) else f"{found[kind]:.2f}" for kind in ("twin", "usual")),
                 ]
             )
         print(f"{name}: {labels}", flush=True)
-    headers = ["", "replicates", "of", "actual: median, 90%", "stated: median (range)", "ratio", "inside 90%", "twin"]
+    headers = [
+        "",
+        "replicates",
+        "of",
+        "actual: median, 90%",
+        "stated: median (range)",
+        "ratio",
+        "inside 90%",
+        "twin",
+        "usual",
+    ]
     print(format_table(headers, rows))
 
 

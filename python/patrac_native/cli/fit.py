@@ -98,6 +98,8 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     say(f"\nwrote {', '.join(os.path.join(args.out, name) for name in (REPORT, SUMMARY, ESTIMATOR, TABLE))}")
     for part in estimator.report_.verdict.parts:
         say(f"{part.subject}: {part.grade}; {part.facts}")
+    if estimator.result_.reached is not None:
+        say(estimator.result_.reached.text)
     if estimator.result_.interruption:
         raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
     return 0

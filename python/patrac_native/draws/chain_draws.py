@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import NoneType
@@ -39,7 +40,9 @@ _OF_RUNS: dict[str, Any] = {
 _OF_RUNS |= {"seed": int, "thin": int, "draws_asked": int, "init": str, "seconds": float, "completed": bool}
 _OF_RUNS |= {"device": str, "device_reason": str, "fit": (dict, NoneType)}
 _OF_SOME: dict[str, Any] = {"batched": bool, "has_offset": bool, "variance_every": int}
-_OF_SOME |= {"noise_prior": str, "fitted_noise": dict, "starts": list}
+_OF_SOME |= {"noise_prior": str, "fitted_noise": dict, "starts": list, "seeds": list}
+# Settings that two runs must share for their chains to be those of one.
+_SHARED = ("kernel", "warmup", "thin", "init", "device", "variance_every", "noise_prior", "has_offset", "sampler")
 _OF_OTHERS: dict[str, Any] = {"sampler": str, "thin": int, "fit": (dict, NoneType)}
 
 Stats = Mapping[str, npt.NDArray[Any]]
@@ -131,9 +134,52 @@ class ChainDraws(ABC):
                 for of_chains, count in ((len(chains), len(draws)), (self.n_chains, self.n_draws))
             ]
             settings["seconds"] *= steps[0] / steps[1]
-        if "starts" in settings:
-            settings["starts"] = settings["starts"][index[0]]
+        for name in ("starts", "seeds"):
+            if name in settings:
+                settings[name] = settings[name][index[0]]
         return self._with(self.theta[index].copy(), self._stats_of(*index, len(draws)), settings)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the chains of two runs of one density, which differ in their seeds, as those of one run.
+
+        Starting points that were given are taken for different ones in the two runs. `settings` has the seed of each
+        chain under "seeds", the larger number of warm-up steps, and the seconds of both.
+        """
+        if type(other) is not type(self):
+            return NotImplemented
+        mine, others = self.settings, other.settings
+        reason = self._unlike(other)
+        if reason is None and self.n_draws != other.n_draws:
+            reason = f"{self.n_draws} and {other.n_draws} draws of each chain; draws[:, :n] shortens one"
+        for name in _SHARED:
+            # As in files, where sequences are lists.
+            if reason is None and json.dumps(mine.get(name)) != json.dumps(others.get(name)):
+                reason = f"{name} {mine.get(name)} and {others.get(name)}"
+        seeds = [_of_each_chain(one, "seeds", "seed") for one in (self, other)]
+        if reason is None and "seed" in mine and set(seeds[0]) & set(seeds[1]):
+            reason = f"the seed {mine['seed']} in common, and with it their noise"
+        if reason is not None:
+            raise ValueError(f"two runs of which one becomes a part of the other must be alike; they have {reason}.")
+        settings = dict(mine)
+        if "seed" in mine:
+            stable = [one["warmup_stable"] for one in (mine, others)]
+            settings |= {
+                "seeds": seeds[0] + seeds[1],
+                "warmup_steps": max(mine["warmup_steps"], others["warmup_steps"]),
+                "warmup_stable": None if None in stable else all(stable),
+                "seconds": mine["seconds"] + others["seconds"],
+                "completed": mine["completed"] and others["completed"],
+            }
+        if "starts" in mine or "starts" in others:
+            first, second = (one.settings.get("starts", list(range(one.n_chains))) for one in (self, other))
+            settings["starts"] = [*first, *(max(first) + 1 + start for start in second)]
+        stats = {name: np.concatenate([values, other.stats[name]]) for name, values in self.stats.items()}
+        return self._with(np.concatenate([self.theta, other.theta]), stats, settings)
+
+    def _unlike(self, other: Self) -> str | None:
+        """Return in words how the densities of two runs differ; None if they may be one."""
+        sizes = self.theta.shape[-1], other.theta.shape[-1]
+        return None if sizes[0] == sizes[1] else f"{sizes[0]} and {sizes[1]} parameters"
 
     def _stats_of(self, chains: slice, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:
         """Return the statistics of draws of some chains, which cost the steps of `covered` draws of each."""
@@ -236,6 +282,12 @@ class ChainDraws(ABC):
         if self.n_draws == 0:
             raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
         return self.theta.reshape(-1, self.theta.shape[-1])
+
+
+def _of_each_chain(draws: ChainDraws, name: str, of_all: str) -> list[Any]:
+    """Return a setting of each chain, which may be that of all chains."""
+    found: list[Any] = draws.settings.get(name, [draws.settings.get(of_all)] * draws.n_chains)
+    return found
 
 
 def sampler_of(settings: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from patrac_native.draws.distribution import (
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.files.archive import check_entries
+from patrac_native.files.archive import check_entries, contents_hash
 from patrac_native.interop.datatree import build_datatree, inference_data
 from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network.network import Network
@@ -309,7 +309,7 @@ class Draws(ChainDraws, Predictions):
     """The draws of a run, as `sample` returns them.
 
     `draws[chains, draws]` with two slices selects chains and consecutive draws: `draws[:, :100]` are the first 100
-    draws of each chain.
+    draws of each chain. `first + second` has the chains of two runs of one posterior, which differ in their seeds.
 
     Methods that predict at inputs X take X, offset and threads as `distribution` does and raise its errors. Those that
     take targets y too raise ValueError or TypeError if these do not fit X or the likelihood, and warn (UserWarning) if
@@ -699,6 +699,17 @@ class Draws(ChainDraws, Predictions):
     def _weighted_members(self) -> Sequence[tuple[Draws, float]]:
         """Return these draws, with the weight one."""
         return [(self, 1.0)]
+
+    def _unlike(self, other: Draws) -> str | None:
+        """Return in words how two posteriors differ; None if they may be one."""
+        for what, mine, others in (
+            ("networks or priors", *(one.network.to_dict() for one in (self, other))),
+            ("likelihoods", *(one.likelihood.to_dict() for one in (self, other))),
+            ("networks", *(contents_hash(one.network.net.to_arrays()[1]).tobytes() for one in (self, other))),
+        ):
+            if mine != others:
+                return f"different {what}"
+        return super()._unlike(other)
 
     def _overview(self) -> list[tuple[str, str]]:
         """Return labels and values of the table for notebooks."""

@@ -94,6 +94,11 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         determines the number of steps through the number of operations of a step and never through a clock, so that a
         seed gives the same draws everywhere. The chains of one network end earlier once f, at 100 rows, has an R-hat of
         at most 1.01 and 400 effective draws.
+    precision : float, optional
+        Replicates, networks with chains of their own, are added within `minutes` until a rerun would move the ends of
+        90% intervals by at most this share of their width (standard deviation, median of up to 100 rows), or
+        probabilities of classes by at most this, in (0, 1); default none. The first ones get a quarter of the budget of
+        the chains, or less for precisions below 0.025. Of one network whose nodes are partly fixed, chains are added.
     chains : int, optional
         Number of chains of each network's posterior, >= 1; default 4 for one network, 2 for several. With neither
         `chains` nor `draws`, 8 chains of 250 draws where the noise of one network's posterior has its own variance in

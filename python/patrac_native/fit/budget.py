@@ -28,6 +28,12 @@ def chain_minutes(minutes: float, training: float) -> float:
     return max(_SAMPLING_SHARE * min(minutes, _LEAST_MINUTES), min(_SAMPLING_SHARE * minutes, rest))
 
 
+def minutes_of(steps: float, post: pn.Posterior, chains: int, kernel: str | Kernel = "auto") -> float:
+    """Return the minutes that so many steps of each chain take on the nominal machine."""
+    operations = steps * chains * post.plan(kernel).step_cost
+    return float(operations / (60.0 * min(CORES, chains) * _RATE[post.network.dtype.name]))
+
+
 def steps_within(minutes: float, post: pn.Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
     """Return the number of steps of each chain that take so many minutes on the nominal machine."""
     cores = min(CORES, chains)

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import patrac_native as pn
-from patrac_native.fit.budget import MIN_STEPS, steps_within
+from patrac_native.fit.budget import MIN_STEPS, minutes_of, steps_within
+from patrac_native.fit.evaluation import members_of
 from patrac_native.fit.rows import Rows
 from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, Prior, Settings
 from patrac_native.fit.training import PILOT_FRACTION
@@ -29,6 +30,9 @@ _PILOT_CHAINS, _PILOT_DRAWS = 2, 100
 _MIN_NODES = 5
 # Leave-one-out scores need so many draws of each network, others so many of each chain.
 _LOO_DRAWS, _SCORED_DRAWS = 25, 4
+# The largest share of the chains' budget that the replicates get with which a fit to a precision begins, and a rerun
+# error that is rarely exceeded by them: eight had 1.5 to 5% on four UCI sets (docs/rerun.md).
+_FIRST_SHARE, _FIRST_ERROR = 0.25, 0.05
 # The notes of `sample` that are findings of the verdict too, which words their remedies in settings of a fit.
 _NOTES_OF_VERDICT = ("warm-up", "not finite", "fitted noise")
 
@@ -133,8 +137,29 @@ class Candidate:
         post = self.posteriors([net], rows, settings)[0]
         return steps_within(minutes, post, self.n_chains, settings.kernel)
 
+    def first_share(self, post: pn.Posterior, settings: Settings, minutes: float) -> float:
+        """Return the share of the minutes for the replicates with which a fit begins; one unless it has a precision.
+
+        The rest pays for the replicates that bring an error of 5% to the precision, and for four times as many in any
+        case, unless chains would have fewer than `MIN_STEPS` steps.
+        """
+        if settings.precision is None:
+            return 1.0
+        share = min(_FIRST_SHARE, (settings.precision / _FIRST_ERROR) ** 2)
+        steps = steps_within(minutes, post, self.n_chains, settings.kernel)
+        return min(1.0, max(share, MIN_STEPS / max(1, steps)))
+
+    def pilot_minutes(self, minutes: float, net: pn.Network, rows: Rows, settings: Settings) -> float:
+        """Return the minutes of a pilot run with as many steps as the final run would have, of so many minutes."""
+        post = self.posteriors([net], rows, settings)[0]
+        return minutes * self.first_share(post, settings, minutes) * pilot_cost(self)
+
     def schedule(self, post: pn.Posterior, settings: Settings, minutes: float) -> Schedule:
-        """Return the lengths of the chains, which the settings give or which take so many minutes."""
+        """Return the lengths of the chains, which the settings give or which take so many minutes.
+
+        With a precision they take the first share of the minutes.
+        """
+        minutes *= self.first_share(post, settings, minutes)
         given = settings.given_warmup()
         warmup = given.steps if isinstance(given, pn.Warmup) else given
         if post.plan(settings.kernel).is_independent:
@@ -173,16 +198,7 @@ class Candidate:
         Where chains start at networks, the first of them go on from where those of a pilot run ended, each of which
         began at a network of its own. `stop_when` ends the run of a single posterior early, as in `pn.sample`.
         """
-        arguments: dict[str, Any] = {
-            "draws": self.draws,
-            "thin": schedule.thin,
-            "warmup": self.warmup(posts[0], schedule, settings),
-            "seed": settings.random_state,
-            "threads": settings.n_jobs,
-            "kernel": settings.kernel,
-            "device": settings.device,
-            "progress": settings.progress,
-        }
+        arguments = self._arguments(posts[0], schedule, settings)
         init: str | npt.NDArray[Any] = "auto"
         if self.starts_at_networks:
             init = self._starts(posts[0], nets)
@@ -206,6 +222,55 @@ class Candidate:
         # After an interrupt, networks may differ in their numbers of draws.
         common = min(draws.n_draws for draws in usable)
         return pn.DrawsMixture([draws[:, :common] for draws in usable])
+
+    def sample_more(
+        self,
+        draws: pn.Draws | pn.DrawsMixture,
+        posts: Sequence[pn.Posterior],
+        nets: Sequence[pn.Network],
+        schedule: Schedule,
+        settings: Settings,
+    ) -> pn.Draws | pn.DrawsMixture:
+        """Return the draws with those of so many more replicates; raise RunInterrupted if their run is interrupted.
+
+        The candidate's numbers are of what is added: `networks`, with their posteriors, to a mixture; `chains` to the
+        draws of one posterior, which start at networks or around the posterior's own.
+        """
+        arguments, before = {**self._arguments(posts[0], schedule, settings), "chains": self.chains}, draws.n_chains
+        with pn.Note.collect(*_NOTES_OF_VERDICT):
+            if isinstance(draws, pn.DrawsMixture):
+                # As if the run had had as many networks from the beginning.
+                arguments["seed"] = (settings.random_state + len(draws.members)) % 2**64
+                found = pn.sample_many(posts, **arguments)
+            else:
+                # Far from the seeds of other fits.
+                arguments["seed"] = (settings.random_state + before * 2**32) % 2**64
+                init = self._starts(posts[0], nets) if self.starts_at_networks else "auto"
+                found = [pn.sample(posts[0], init=init, **arguments)]
+        if len(found) < len(posts) or any(one.n_draws < self.draws for one in found):
+            raise RunInterrupted("the run of more replicates was interrupted.")
+        if isinstance(draws, pn.DrawsMixture):
+            return pn.DrawsMixture([*draws.members, *found])
+        return draws + found[0]
+
+    def minutes_of(self, draws: pn.Draws | pn.DrawsMixture, post: pn.Posterior, settings: Settings) -> float:
+        """Return the minutes that the chains of draws took on the nominal machine, all of them at a time."""
+        runs = [one.settings for one in members_of(draws)]
+        steps = sum(run["warmup_steps"] + run["thin"] * draws.n_draws for run in runs) / len(runs)
+        return minutes_of(steps, post, draws.n_chains, settings.kernel)
+
+    def _arguments(self, post: pn.Posterior, schedule: Schedule, settings: Settings) -> dict[str, Any]:
+        """Return the arguments of a run that do not depend on its number of chains."""
+        return {
+            "draws": self.draws,
+            "thin": schedule.thin,
+            "warmup": self.warmup(post, schedule, settings),
+            "seed": settings.random_state,
+            "threads": settings.n_jobs,
+            "kernel": settings.kernel,
+            "device": settings.device,
+            "progress": settings.progress,
+        }
 
     def _starts(self, post: pn.Posterior, nets: Sequence[pn.Network]) -> npt.NDArray[Any]:
         """Return the parameters of a network for each chain; each network is ranked by itself."""

@@ -21,7 +21,6 @@ from patrac_native.fit.candidates import (
     Schedule,
     affordable_candidates,
     final_share,
-    pilot_cost,
     possible_candidates,
 )
 from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, members_of
@@ -294,7 +293,7 @@ class _Choice:
             self.say(f"{noise} is not tried: the training left too little of the budget")
             return
         self._run(possible[:1], nets, minutes, of=len(possible))
-        self.planned, self.used = minutes, minutes * pilot_cost(candidate)
+        self.planned, self.used = minutes, candidate.pilot_minutes(minutes, nets[0], rows, self.settings)
         self.left, self.reason = self._minutes() - self.used, describe_choice(self.trials)
 
     def try_all(self, possible: Sequence[Candidate]) -> None:
@@ -309,7 +308,10 @@ class _Choice:
         if before or len(candidates) > 1:
             final = minutes * final_share(candidates)
             self._run(candidates, nets, final, of=len(candidates))
-            minutes -= final * sum(map(pilot_cost, candidates[: len(self.trials) - before]))
+            minutes -= sum(
+                one.pilot_minutes(final, nets[0], self.data.training, self.settings)
+                for one in candidates[: len(self.trials) - before]
+            )
             self.reason = describe_choice(self.trials)
         self.default, self.left = candidates[0], minutes
 

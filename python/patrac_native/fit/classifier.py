@@ -65,6 +65,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         networks: int | None = None,
         likelihood: Likelihood | None = None,
         minutes: float = 0.1,
+        precision: float | None = None,
         chains: int | None = None,
         draws: int | None = None,
         thin: int | None = None,

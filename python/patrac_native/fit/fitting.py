@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from patrac_native.fit.evaluation import (
     members_of,
     of_fits,
 )
+from patrac_native.fit.precision import Reached, Replicated, error_at
 from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Prior, Settings
 from patrac_native.fit.training import estimate_dispersion
@@ -52,11 +54,14 @@ class FitResult:
     summary: Any  # of the draws at the inputs `grid`, with the verdict
     grid: FloatArray
     seconds: dict[str, float]  # wall-clock time of each stage
+    reached: Reached | None = None  # if a precision was asked for
 
     @property
     def interruption(self) -> str:
         """What Ctrl-C left of the run, in words; empty if the run was completed."""
         members, networks = members_of(self.draws), len(self.posteriors)
+        if self.reached is not None and self.reached.interrupted:
+            return f"while replicates were added for precision={self.reached.precision:g}"
         if all(member.settings["completed"] for member in members) and len(members) == networks:
             return ""
         asked = members[0].settings["draws_asked"]
@@ -103,6 +108,13 @@ def fit_rows(
     draws = _sample(candidate, posts, nets, chosen.minutes, settings, pilot, grid, kind, say)
     say(f"  {describe_noise(draws, data.units)}".rstrip())
     seconds["sampling"] = members_of(draws)[0].settings["seconds"]
+    reached = None
+    if settings.precision is not None:
+        clock = time.perf_counter()
+        found = Replicated(draws, candidate, list(posts), list(nets), data.training, settings)
+        reached = found.reach(chosen.minutes, grid, say=say)
+        draws, candidate, posts, nets = found.draws, found.candidate, found.posteriors, found.nets
+        seconds["replicates"] = time.perf_counter() - clock
 
     clock = time.perf_counter()
     started = nets[: candidate.trained]
@@ -121,7 +133,7 @@ def fit_rows(
     judged_summary = judged_summary.with_rerun_error(of_fits(judged_summary.rerun_error))
     summary = with_advice(judged_summary, settings, candidate, tried, warmup_steps)
     seconds["evaluation"] = time.perf_counter() - clock
-    return FitResult(settings, data, posts, draws, chosen.trials, evaluation, summary, grid, seconds)
+    return FitResult(settings, data, posts, draws, chosen.trials, evaluation, summary, grid, seconds, reached)
 
 
 def _sample(
@@ -152,7 +164,7 @@ def _sample(
         schedule,
         settings,
         pilot=pilot,
-        stop_when=functools.partial(_is_enough, grid, posts[0].plan(settings.kernel).is_independent)
+        stop_when=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
         if may_end
         else None,
         least_draws=candidate.least_draws(leaves_one_out=kind == LEAVE_ONE_OUT),
@@ -165,13 +177,17 @@ def _sample(
     return draws
 
 
-def _is_enough(grid: FloatArray, is_independent: bool, draws: pn.Draws) -> bool:
-    """Return whether R-hat and bulk ESS of f at `grid` are good; a log-likelihood that disagrees says no at once."""
+def _is_enough(grid: FloatArray, precision: float | None, is_independent: bool, draws: pn.Draws) -> bool:
+    """Return whether R-hat and bulk ESS of f at `grid` are good, and so is the rerun error if there is a precision.
+
+    A log-likelihood that disagrees says no at once.
+    """
     if not convergence(draws.stats["log_likelihood"]).max_rhat <= _RHAT_USABLE:
         return False
     f = draws.distribution(grid).outputs().reshape(draws.n_chains, draws.n_draws, len(grid), -1)
     found = convergence(draws.likelihood.probabilities(f) if draws.likelihood.targets == "class" else f)
-    return bool((is_independent or found.max_rhat <= _RHAT_GOOD) and found.min_ess_bulk >= _ESS_GOOD)
+    is_good = bool((is_independent or found.max_rhat <= _RHAT_GOOD) and found.min_ess_bulk >= _ESS_GOOD)
+    return is_good and (precision is None or error_at(draws, grid).of_predictions.median <= precision)
 
 
 def _enough_for_verdict(pilot: Trial | None) -> Trial | None:
@@ -299,7 +315,11 @@ class FitReport:
         coverage of 90% intervals or accuracy. "kind" says of which rows: "held out", "validation", rows that the pilot
         run of the chosen posterior left out, or "leave one out", training rows; "too_good" then says why, if they are.
     seconds : dict of str to float
-        Wall-clock time of training, choice, sampling and evaluation.
+        Wall-clock time of training, choice, sampling and evaluation, and with a precision of the replicates that were
+        added, the training of their networks included.
+    precision : dict or None
+        Of a fit to a precision: precision, the error that was reached, is_reached, the number of replicates, how many
+        would be needed, interrupted, and text, a sentence.
     """
 
     lines: tuple[str, ...]
@@ -308,6 +328,7 @@ class FitReport:
     summary: str
     scores: dict[str, Any]
     seconds: dict[str, float]
+    precision: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, fit: FitResult, lines: Sequence[str]) -> FitReport:
@@ -316,7 +337,9 @@ class FitReport:
         members = summary.members if hasattr(summary, "members") else (summary,)
         evidence = [member.evidence for member in members]
         converged = all(one.is_independent or one.max_rhat <= _RHAT_USABLE for one in evidence)
-        return cls(tuple(lines), summary.verdict(), converged, str(summary), fit.evaluation.scores, fit.seconds)
+        reached = None if fit.reached is None else fit.reached.to_dict()
+        verdict, scores = summary.verdict(), fit.evaluation.scores
+        return cls(tuple(lines), verdict, converged, str(summary), scores, fit.seconds, reached)
 
     @property
     def needs_warning(self) -> bool:
@@ -334,7 +357,8 @@ class FitReport:
         first = f"scores that are {known.pop('too_good')}\n" if "too_good" in known else ""
         scores = ", ".join(f"{name} {_shown(value)}" for name, value in known.items())
         times = ", ".join(f"{stage} {value:.1f} s" for stage, value in self.seconds.items())
-        return f"{first}scores: {scores}\n{self.summary}\ntime: {times}"
+        last = "" if self.precision is None else f"\n{self.precision['text']}"
+        return f"{first}scores: {scores}\n{self.summary}\ntime: {times}{last}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""
@@ -344,7 +368,7 @@ class FitReport:
     def from_dict(cls, content: Mapping[str, Any]) -> FitReport:
         """Rebuild from what `to_dict` returned."""
         known: dict[str, Any] = {"lines": list, "verdict": dict, "converged": bool, "summary": str}
-        known |= {"scores": dict, "seconds": dict}
+        known |= {"scores": dict, "seconds": dict, "precision": (dict, NoneType)}
         check_entries(content, known, "its report")
         rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict.from_dict(content["verdict"])}
         return cls(**{**content, **rebuilt})

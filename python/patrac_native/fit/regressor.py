@@ -88,6 +88,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         dispersion: float | None = None,
         exposure: str | int | None = None,
         minutes: float = 0.1,
+        precision: float | None = None,
         chains: int | None = None,
         draws: int | None = None,
         thin: int | None = None,

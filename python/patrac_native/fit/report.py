@@ -132,6 +132,7 @@ def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[
             "steps_per_second": sum(one.steps_per_second for one in summaries),
         },
         "sampling": first.settings,
+        "precision": None if result.reached is None else result.reached.to_dict(),
         "seconds": result.seconds,
         "random_state": result.settings.random_state,
     }
@@ -146,6 +147,8 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
         report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
     for part in result.summary.verdict().parts:
         report.banner(part.grade, str(part))
+    if result.reached is not None:
+        report.text(f"{result.reached.text[:1].upper()}{result.reached.text[1:]}.")
     report.heading("Scores on held-out rows" if held_out else "Leave-one-out scores")
     if "too_good" in evaluation.scores:
         report.text(f"These scores are {evaluation.scores['too_good']}.")

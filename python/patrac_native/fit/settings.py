@@ -45,6 +45,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "networks": [None, _COUNT],
     # Two years; with more, the number of steps would not fit a machine integer.
     "minutes": [Interval(numbers.Real, 0, 1_000_000, closed="right")],
+    "precision": [None, Interval(numbers.Real, 0, 1, closed="neither")],
     "chains": [None, _COUNT],
     "draws": [None, Interval(numbers.Integral, 4, None, closed="left")],
     "thin": [None, _COUNT],
@@ -90,6 +91,7 @@ class Settings:
     df: float | None = None
     dispersion: float | None = None
     minutes: float = 0.1
+    precision: float | None = None
     chains: int | None = None
     draws: int | None = None
     thin: int | None = None
@@ -116,6 +118,11 @@ class Settings:
         nested = given["n_jobs"] is None and get_active_backend()[0].nesting_level
         given["n_jobs"] = 1 if nested else given["n_jobs"] and effective_n_jobs(given["n_jobs"])
         made = cls(**given)
+        if made.precision is not None and made.thin is not None:
+            raise ValueError(
+                f"precision={made.precision:g} adds replicates within minutes, and thin={made.thin} takes the place of "
+                "minutes; leave one of them out."
+            )
         if made.prior == "gaussian" and made.prior_alpha is not None:
             raise ValueError(
                 f"prior_alpha={made.prior_alpha} is the decay of prior='trace-class', and prior is 'gaussian'; leave "

@@ -87,9 +87,12 @@ def train_networks(
     settings: Settings,
     *,
     networks: int = 1,
+    first: int = 0,
     l2: float | None = None,
 ) -> list[pn.Network]:
     """Train networks alike from other random weights; raise KeyboardInterrupt if Ctrl-C ended the training.
+
+    `first` is the number of networks before them, as for `train_many`.
 
     `train_many` returns its best parameters so far, which are not what was asked for.
     """
@@ -98,6 +101,7 @@ def train_networks(
         rows.X,
         rows.y,
         networks=networks,
+        first=first,
         likelihood=likelihood,
         sample_weight=rows.sample_weight,
         offset=rows.offset,
@@ -129,6 +133,20 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
     epochs += 0 if validation is None else validation["network_epochs"]
     parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
     return epochs * (math.ceil(rows / batch_rows) * _UPDATE_SECONDS + parameters * rows * _PARAMETER_ROW_SECONDS)
+
+
+def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
+    """Return the nominal time that `count` more networks would take, and the validation by their known penalty."""
+    if not count:
+        return 0.0
+    assert nets[0].history is not None
+    seconds, validation = nominal_seconds([nets[0]] * count, rows), nets[0].history.settings["validation"]
+    if validation is None:
+        return seconds
+    trained = count * len(nets[0].history.loss) / min(CORES, count)
+    # The search for the penalty is not repeated; the validation by the chosen one came after its trials.
+    again = float(validation["network_epochs"]) / (len(validation["trials"]) + 1)
+    return seconds * (trained + again) / (trained + float(validation["network_epochs"]))
 
 
 def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tuple[Rows, Rows] | None:

@@ -30,6 +30,7 @@ def train_many(
     y: npt.ArrayLike,
     *,
     networks: int = 8,
+    first: int = 0,
     rows: Literal["all", "bootstrap"] | float = "all",
     epoch_fraction: float = 1.0,
     seed: int = 0,
@@ -49,6 +50,9 @@ def train_many(
         As for `train`.
     networks : int
         Number of networks, at least 1; default 8.
+    first : int
+        Position of the first network, at least 0; default 0. A call with first=8 returns the networks that follow the
+        eight of another; if it gets their penalty as `l2`, they are those of a call with more networks.
     rows : "all", "bootstrap" or float
         The rows of each network. "all", the default: the same for all networks, which then differ in their seeds.
         "bootstrap": as many rows as there are, drawn with replacement. A number between 0 and 1: this share of the
@@ -57,7 +61,7 @@ def train_many(
         Number of epochs, as a share of that by which `train` would train, in (0, 1]; default 1. Networks that are
         trained less are each worse but differ more, and the sampling goes on from where their training stopped.
     seed : int
-        Seed of the first network, as for `train`; the next ones use seed + 1, seed + 2, ... modulo 2^64.
+        Seed of the network at position 0, as for `train`; the next ones use seed + 1, seed + 2, ... modulo 2^64.
     threads : int, optional
         Number of networks that are trained at the same time, at least 1; by default the number of processors that this
         process may use. Each network is trained by one thread.
@@ -91,7 +95,7 @@ def train_many(
     >>> len(nets), nets[0].layer_sizes
     (3, (1, 5, 1))
     """
-    count = check_count(networks, "networks")
+    count, position = check_count(networks, "networks"), check_count(first, "first", least=0)
     most = thread_count(threads)
     fraction = check_positive(epoch_fraction, "epoch_fraction")
     if fraction > 1:
@@ -111,8 +115,9 @@ def train_many(
         note.give(stacklevel=2)
     training = _shortened(training, fraction, most)
     copies = problem_copies(training.problem) if rows != "all" else None
-    results = _fit_all([_member(training, index, rows, copies, fraction) for index in range(count)], most, show)
-    for index, (_, notes) in enumerate(results):
+    members = [_member(training, index, rows, copies, fraction) for index in range(position, position + count)]
+    results = _fit_all(members, most, show)
+    for index, (_, notes) in enumerate(results, position):
         for note in notes:
             Note(note.kind, f"network {index}: {note}").give(stacklevel=2)
     return [net for net, _ in results]
