@@ -44,7 +44,8 @@ def spread_rows(X: Array) -> Array:
 
 def of_estimator(make: Callable[..., Any], X: Array, y: Array, X_test: Array, seed: int, **parameters: Any) -> Any:
     """Return draws, inputs of the network at the test rows, and what was chosen."""
-    made = make(random_state=seed, **parameters).fit(X, y)
+    # The networks of a fit have its seed and the next ones: reruns must not share any.
+    made = make(random_state=1_000 * seed, **parameters).fit(X, y)
     members = getattr(made.draws_, "members", (made.draws_,))
     label = f"{members[0].network.architecture.label()} {made.draws_.likelihood.label} x{len(members)}"
     return made.draws_, made.preprocessor_.transform(spread_rows(X_test)), label
@@ -250,7 +251,7 @@ def main() -> None:
         runs = []
         for seed in range(options.reruns):
             one = partial(rerun, PROBLEMS[name], seed, options.data, options.minutes)
-            runs.append(results.get(f"{name} {options.minutes:g} {seed}", one))
+            runs.append(results.get(f"{name} {options.minutes:g} {1_000 * seed}", one))
             print(f"{name} {seed}: {runs[-1]['label']}, {runs[-1]['grades']}, {runs[-1]['findings']}", flush=True)
         labels = ", ".join(f"{label} ({count})" for label, count in Counter(run["label"] for run in runs).items())
         for quantity in QUANTITIES:
