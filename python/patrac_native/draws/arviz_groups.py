@@ -251,12 +251,22 @@ def restore(
         if found[name] != value:
             what = "network of other weights" if name == "trained network" else f"{name} {found[name]}, not {value}"
             raise ValueError(f"tree holds draws of another posterior than post: {what}.")
+    return theta_of(network, tree), stats_of(network, likelihood, tree), found["settings"]
+
+
+def theta_of(network: PartialNetwork, tree: Any) -> npt.NDArray[Any]:
+    """Return theta (chain, draw, K) of a tree of this network."""
     parts = []
     for variable in theta_variables(network, np.arange(network.n_inputs), np.arange(network.n_outputs)).variables:
         part = array_of(tree, "posterior", variable.name, (*CHAIN_DRAW, *variable.dimensions))
         if part.shape[2:] != variable.shape:
             raise ValueError(f"tree: {variable.name} must have {variable.shape} entries; got {part.shape[2:]}.")
         parts.append(variable.flat(part))
+    return np.concatenate(parts, axis=-1)
+
+
+def stats_of(network: PartialNetwork, likelihood: Likelihood, tree: Any) -> dict[str, npt.NDArray[Any]]:
+    """Return the statistics of a tree of this network and likelihood."""
     names = {"sample_stats": [name for name in tree["sample_stats"].data_vars if name != "lp"]}
     names["sample_stats"] += [_RENAMED["log_likelihood"], "log_prior"]
     names["posterior"] = [name for name in _PARAMETERS if name in tree["posterior"].data_vars]
@@ -267,4 +277,4 @@ def restore(
         for name in dict.fromkeys(of_group):
             own, values = own_names.get(name, name), tree[group].data_vars.get(name)
             stats[own] = array_of(tree, group, name, () if values is None else _axes(own, values.ndim))
-    return np.concatenate(parts, axis=-1), stats, found["settings"]
+    return stats
