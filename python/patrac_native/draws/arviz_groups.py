@@ -18,7 +18,7 @@ from patrac_native.interop.datatree import Group, Named, array_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import network_digest
 from patrac_native.posterior.partial_network import PartialNetwork
-from patrac_native.posterior.theta_variables import theta_variables
+from patrac_native.posterior.theta_variables import ThetaVariable, theta_variables
 
 CHAIN_DRAW = ("chain", "draw")
 # ArviZ 0.x takes a variable "log_likelihood" of sample_stats for that of single rows.
@@ -257,12 +257,22 @@ def restore(
 def theta_of(network: PartialNetwork, tree: Any) -> npt.NDArray[Any]:
     """Return theta (chain, draw, K) of a tree of this network."""
     parts = []
-    for variable in theta_variables(network, np.arange(network.n_inputs), np.arange(network.n_outputs)).variables:
+    for variable in _theta_variables(network):
         part = array_of(tree, "posterior", variable.name, (*CHAIN_DRAW, *variable.dimensions))
         if part.shape[2:] != variable.shape:
             raise ValueError(f"tree: {variable.name} must have {variable.shape} entries; got {part.shape[2:]}.")
         parts.append(variable.flat(part))
     return np.concatenate(parts, axis=-1)
+
+
+def theta_names(network: PartialNetwork) -> set[str]:
+    """Return the names of the variables of theta."""
+    return {variable.name for variable in _theta_variables(network)}
+
+
+def _theta_variables(network: PartialNetwork) -> Sequence[ThetaVariable]:
+    """Return the variables of theta, without labels."""
+    return theta_variables(network, np.arange(network.n_inputs), np.arange(network.n_outputs)).variables
 
 
 def stats_of(network: PartialNetwork, likelihood: Likelihood, tree: Any) -> dict[str, npt.NDArray[Any]]:

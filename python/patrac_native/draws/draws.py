@@ -733,15 +733,17 @@ def stored_states(
     folder: RunFolder, at: Checkpoint, network: PartialNetwork, likelihood: Likelihood
 ) -> tuple[Theta, dict[str, npt.NDArray[Any]]]:
     """Return theta, which is read at its first use, and the statistics of a run at a checkpoint."""
-    stats, tail = {**at.totals, **at.stats}, at.theta
+    stats, tail, of_theta = {**at.totals, **at.stats}, at.theta, arviz_groups.theta_names(network)
     assert tail is not None
     stats = {name: values for name, values in stats.items() if name not in RUN_TOTALS}
     if at.written:
-        written = arviz_groups.stats_of(network, likelihood, folder.tree(0, at.written))
+        written = arviz_groups.stats_of(
+            network, likelihood, folder.tree(0, at.written, lambda name: name not in of_theta)
+        )
         stats |= {name: np.concatenate([written[name], values], axis=1) for name, values in at.stats.items()}
 
     def read() -> npt.NDArray[Any]:
-        first = arviz_groups.theta_of(network, folder.tree(0, at.written))
+        first = arviz_groups.theta_of(network, folder.tree(0, at.written, of_theta.__contains__))
         return np.concatenate([first, tail], axis=1)
 
     return (StoredTheta((len(tail), at.draws, network.dim), network.dtype, read) if at.written else tail), stats

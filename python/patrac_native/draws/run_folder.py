@@ -195,8 +195,18 @@ class RunFolder:
                 array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
                 array[(slice(None),) * axis + (slice(first, end),)] = values + (first if name == "draw" else 0)
 
-    def tree(self, first: int, end: int) -> Any:
-        """Return these draws of the arrays as an xarray DataTree, which reads them where they are used."""
+    def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> Any:
+        """Return these draws of the wanted variables as an xarray DataTree.
+
+        A run may be writing: xarray would refuse arrays of which some have a chunk more than others.
+        """
         xarray = import_extra("xarray", "store", "a store")
-        tree = xarray.open_datatree(self.path, engine="zarr", consolidated=False)
-        return tree.isel(draw=slice(first, end), missing_dims="ignore")
+        root = import_extra("zarr", "store", "a store").open_group(self.path, mode="r")
+        groups: dict[str, Any] = {"posterior": {}, "sample_stats": {}}
+        for group, variables in groups.items():
+            for name, array in root[group].arrays():
+                dimensions = array.metadata.dimension_names
+                if array.dtype.kind in "biuf" and wanted(name):
+                    cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
+                    variables[name] = dimensions, array[cut]
+        return xarray.DataTree.from_dict({name: xarray.Dataset(found) for name, found in groups.items()})

@@ -129,8 +129,7 @@ def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tu
             if completed := result["completed"]:
                 _take(run, at, result, last_step)
                 at.seconds += time.perf_counter() - began
-                steps = max(1, int(steps * min(8.0, _STRETCH_SECONDS / (time.perf_counter() - began))))
-                at.next_steps = steps
+                at.next_steps = steps = _next_steps(steps, time.perf_counter() - began)
                 _write(run, folder, at, chunk, whole=at.draws == asked)
     except KeyboardInterrupt:  # between two stretches
         completed = False
@@ -144,6 +143,11 @@ def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tu
     per_draw = {name: all_stats[name] for name in at.stats}
     draws, notes = assemble(run, run.choice, theta_so_far, per_draw, at.totals | {"completed": completed}, at.seconds)
     return cast("Draws", draws), notes
+
+
+def _next_steps(steps: int, elapsed: float) -> int:
+    """Return the steps of the next stretch after one of `steps` steps."""
+    return max(1, int(steps * min(8.0, _STRETCH_SECONDS / elapsed)))
 
 
 def _take(run: PreparedRun, at: Checkpoint, result: dict[str, Any], last_step: int) -> None:
@@ -179,7 +183,9 @@ def _write(run: PreparedRun, folder: RunFolder, at: Checkpoint, chunk: int, *, w
 def _draws(run: PreparedRun, at: Checkpoint, theta: npt.NDArray[Any], per_draw: Arrays) -> Draws:
     """Return some draws of a run with its settings so far."""
     totals = at.totals | {"completed": at.draws == run.settings.draws}
-    return cast("Draws", assemble(run, run.choice, theta, per_draw, totals, at.seconds)[0])
+    draws, _ = assemble(run, run.choice, theta, per_draw, totals, at.seconds)
+    draws.stats["gradients"] = at.totals["gradients"]
+    return cast("Draws", draws)
 
 
 def _reopened(folder: RunFolder, chunk: int, run: PreparedRun) -> Checkpoint:
