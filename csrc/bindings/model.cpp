@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/arrays.hpp"
 #include "bindings/data_arguments.hpp"
@@ -223,7 +225,7 @@ void bind_model(py::module_& m) {
                          const std::optional<SampledVariance>& variance, const std::optional<SampledScales>& scales,
                          double step_size, double step_size_max, std::vector<Phase> warmup, const Phase& sampling,
                          std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads,
-                         std::int64_t check_every) {
+                         std::int64_t check_every, std::int64_t last_step, std::vector<std::string> states) {
                  RunConfig config;
                  config.kernel = entry_of(kernels, kernel, "kernel").value;
                  config.collapse = collapse;
@@ -239,11 +241,14 @@ void bind_model(py::module_& m) {
                  config.seed = seed;
                  config.threads = threads;
                  config.early_end.every = check_every;
+                 config.last_step = last_step;
+                 config.states = std::move(states);
                  return config;
              }),
              py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("persistence"), py::arg("variance"),
              py::arg("scales"), py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"),
-             py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"), py::arg("check_every") = 0);
+             py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"), py::arg("check_every") = 0,
+             py::arg("last_step") = RunConfig{}.last_step, py::arg("states") = std::vector<std::string>{});
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");
     bind_sample_quadratic_of<float>(m, "sample_quadratic32");

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -159,6 +160,9 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     buffers.nonfinite = nonfinite.mutable_data();
     buffers.warmup_nonfinite = warmup_nonfinite.mutable_data();
     buffers.draws_done = draws_done.mutable_data();
+    require(config.states.empty() || std::ssize(config.states) == chains, "a state for each chain");
+    std::vector<std::string> states;
+    buffers.states = &states;
 
     py::dict result;
     if (!theta_stays) result["theta"] = theta;
@@ -198,6 +202,9 @@ py::dict run_chains(const Run& run, py::ssize_t dim, RunConfig config, const Arr
     monitor.rethrow();
     early_end.rethrow();
     result["completed"] = completed;
+    py::list at_end;
+    for (const std::string& state : states) at_end.append(py::bytes(state));
+    result["states"] = at_end;
     return result;
 }
 

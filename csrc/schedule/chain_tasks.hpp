@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "schedule/checkpoint.hpp"
 #include "schedule/run_config.hpp"
 #include "schedule/schedule.hpp"
 
@@ -28,6 +29,7 @@ public:
     virtual void resume(bool end_phase) = 0;
     virtual const Schedule& schedule() const = 0;
     virtual std::int64_t steps_left() const = 0;  // if no phase ends early
+    virtual void exchange(Checkpoint& state) = 0;
 
     // Read by the monitor while the chain runs.
     std::atomic<std::int64_t> steps_done{0};

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "shared/adaptation.hpp"
@@ -67,6 +69,11 @@ struct RunConfig {
     std::int64_t thin = 1;
     std::int64_t chains = 0;
     EarlyEnd early_end;  // of runs on the CPU
+    // Number of steps, counted over warm-up and sampling, at which the run ends if the chains have not made their
+    // draws.
+    std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
+    // The states (Checkpoint) from which the chains of a run on the CPU go on; empty for a run that begins.
+    std::vector<std::string> states;
     std::uint64_t seed = 0;
     std::int64_t threads = 1;
 };
@@ -92,6 +99,8 @@ struct RunBuffers {
     std::int64_t* nonfinite = nullptr;         // (chains,): proposals of sampling that were rejected as not finite
     std::int64_t* warmup_nonfinite = nullptr;  // (chains,): the same in warm-up
     std::int64_t* draws_done = nullptr;        // (chains,)
+    std::vector<std::string>* states =
+        nullptr;  // by chain, at the end of a run on the CPU that was not stopped, or null
 };
 
 struct Progress {

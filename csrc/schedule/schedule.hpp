@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/checkpoint.hpp"
 #include "schedule/run_config.hpp"
 #include "schedule/stability.hpp"
 #include "shared/adaptation.hpp"
@@ -88,6 +89,11 @@ public:
     }
 
     void after_look() { next_look_ *= 2; }
+
+    void exchange(Checkpoint& state) {
+        state.exchange(phase_, current_, first_step_size_, progress_, next_look_);
+        state.exchange_vector(batches_);
+    }
 
     void next_phase() {
         // The rate of one window is noisy, so the step size ends at its mean over many windows rather than at the last

@@ -44,7 +44,7 @@ from patrac_native.posterior.registries import check_registries
 from patrac_native.posterior.target import Target
 from patrac_native.priors import GaussianPrior, SampledScales, TraceClassPrior
 from patrac_native.priors import Prior as Prior
-from patrac_native.sampling.sampler import sample, sample_many
+from patrac_native.sampling.sampler import resume, sample, sample_many
 from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
@@ -96,6 +96,7 @@ __all__ = [
     "paper_warmup",
     "plots",
     "report",
+    "resume",
     "sample",
     "sample_many",
     "train",

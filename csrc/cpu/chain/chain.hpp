@@ -23,6 +23,7 @@
 #include "cpu/chain/noise.hpp"
 #include "cpu/chain/state.hpp"
 #include "schedule/chain_tasks.hpp"
+#include "schedule/checkpoint.hpp"
 #include "schedule/rendezvous.hpp"
 #include "schedule/run_config.hpp"
 #include "schedule/schedule.hpp"
@@ -51,6 +52,12 @@ public:
           squares_(variance_.size()) {
         std::copy_n(buffers.init + index * target_.full_dim(), target_.full_dim(), full_theta_.data());
         target_.place(full_theta_.data(), current());
+        if (!config.states.empty()) {
+            Checkpoint saved(config.states.at(static_cast<std::size_t>(index)));
+            exchange(saved);
+            saved.finish();
+            return;
+        }
         transition_.set_persistence(schedule_.persistence());
         transition_.set_step_size(schedule_.step_size());
         // As draw 0, so that a chain is a function of its starting point: those of the steps count from 1.
@@ -64,7 +71,9 @@ public:
                 (std::is_same_v<T, float> ? " or use dtype=\"float64\"" : ""));
     }
 
-    bool finished() const override { return schedule_.sampling() && draws_ == config_.draws; }
+    bool finished() const override {
+        return (schedule_.sampling() && draws_ == config_.draws) || (step_ >= config_.last_step && !waits_);
+    }
     bool waits() const override { return waits_; }
     const Schedule& schedule() const override { return schedule_; }
 
@@ -77,7 +86,27 @@ public:
     }
 
     std::int64_t steps_left() const override {
-        return schedule_.warmup_steps_left() + (config_.draws - draws_) * config_.thin - steps_since_draw_;
+        const std::int64_t left =
+            schedule_.warmup_steps_left() + (config_.draws - draws_) * config_.thin - steps_since_draw_;
+        return std::min(left, config_.last_step - step_);
+    }
+
+    // Between steps, where no chain waits. What a step computes anew and what follows from the numbers here is left
+    // out: the proposed state, a completed draw, coefficients of a move, the noise.
+    void exchange(Checkpoint& saved) override {
+        saved.exchange(step_, accepted_, nonfinite_, warmup_nonfinite_, steps_since_draw_, accepted_since_draw_,
+                       evaluated_since_draw_);
+        schedule_.exchange(saved);
+        prior_.exchange(saved);
+        saved.exchange_array(variance_.data(), std::ssize(variance_));
+        transition_.exchange(saved);
+        if (!saved.reads()) return exchange_state(saved, current());
+        Checkpoint once_more = saved;
+        exchange_state(saved, current());
+        follow_checkpoint();
+        exchange_state(once_more, current());  // l and g may have been scaled from one variance to the next
+        steps_done = step_;
+        accepted = accepted_;
     }
 
     std::int64_t group_size(std::int64_t chains, std::int64_t threads) const override {
@@ -96,6 +125,22 @@ public:
     }
 
 private:
+    // Brings transition and target to the scales, the variance and the step size that were read, and what the target
+    // keeps with the point to the point.
+    void follow_checkpoint() {
+        transition_.set_persistence(schedule_.persistence());
+        transition_.set_step_size(schedule_.step_size());
+        if constexpr (FollowsPrior<Kernel, T, Sampled>) {
+            if (config_.scales.sampled()) {
+                transition_.set_prior_variance(target_.prior_variance(prior_.variance()));
+                target_.set_prior_variance(current(), prior_.variance(), transition_.uses_gradient());
+            }
+        }
+        if (config_.variance.sampled()) target_.set_variance(current(), variance_, transition_.uses_gradient());
+        if constexpr (!std::is_same_v<typename Sampled::Kept, Nothing>)
+            target_.evaluate(current(), transition_.uses_gradient());
+    }
+
     // See Target::together().
     Rendezvous* together() const {
         if constexpr (requires { target_.together(); })
@@ -361,7 +406,14 @@ bool run_transition(const MakeTarget& make_target, const RunConfig& config, cons
     for (std::int64_t c = 0; c < config.chains; ++c)
         chains.push_back(
             std::make_unique<Chain<T, decltype(make_target()), Kernel>>(make_target(), config, buffers, c));
-    return run_schedule(chains, config, buffers.warmup_stable, monitor);
+    const bool completed = run_schedule(chains, config, buffers.warmup_stable, monitor);
+    if (completed && buffers.states)
+        for (const auto& chain : chains) {
+            Checkpoint state;
+            chain->exchange(state);
+            buffers.states->push_back(state.bytes());
+        }
+    return completed;
 }
 
 template <class T, class MakeTarget>

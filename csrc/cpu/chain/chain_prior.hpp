@@ -19,6 +19,7 @@
 #include "cpu/chain/inverse_gamma.hpp"
 #include "cpu/tiles/aligned_array.hpp"
 #include "cpu/tiles/wide.hpp"
+#include "schedule/checkpoint.hpp"
 #include "schedule/run_config.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -109,6 +110,12 @@ public:
         if (!accepted) return;
         scales_[rescaled_] = proposed_;
         follow_scales();
+    }
+
+    void exchange(Checkpoint& state) {
+        state.exchange_array(scales_.data(), std::ssize(scales_));
+        state.exchange_array(walks_.data(), std::ssize(walks_));
+        if (state.reads() && config_.sampled()) follow_scales();
     }
 
 private:

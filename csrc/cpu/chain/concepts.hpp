@@ -8,6 +8,7 @@
 #include "cpu/chain/noise.hpp"
 #include "cpu/chain/state.hpp"
 #include "cpu/tiles/likelihood.hpp"
+#include "schedule/checkpoint.hpp"
 #include "shared/kernels.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -59,6 +60,7 @@ concept Target =
 //   follows_prior             whether the variances may change between steps; then it has
 //   set_prior_variance(..)    other variances of the chain's coordinates, (dim,), which outlive the transition
 //   uses_gradient()           whether it needs g there
+//   exchange(state)           writes or reads what a step leaves to the next one beside the state
 //   set_step_size(step_size)  beta of pCN, delta of the gradient kernels
 //   set_persistence(a)        where the noise persists; ignored elsewhere
 //   start(state, ..)          evaluates the starting point; false if it is not finite
@@ -68,13 +70,15 @@ template <class X, class T, class Sampled>
 concept Transition =
     Target<Sampled, T> && std::constructible_from<X, KernelKind, const double*, std::int64_t, double, const double*> &&
     requires(X transition, const X given, StateOf<T, Sampled> state, const StateOf<T, Sampled> current, Sampled target,
-             const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, double free_from) {
+             const PhiloxRoundKeys keys, StepNoise<T> noise, std::int64_t step, double step_size, double free_from,
+             Checkpoint saved) {
         { X::finds_log_likelihood } -> std::convertible_to<bool>;
         { X::follows_prior } -> std::convertible_to<bool>;
         { given.uses_gradient() } -> std::same_as<bool>;
         { transition.set_step_size(step_size) } -> std::same_as<void>;
         { transition.set_persistence(step_size) } -> std::same_as<void>;
         { transition.start(state, target, keys) } -> std::same_as<bool>;
+        { transition.exchange(saved) } -> std::same_as<void>;
         { transition.step(current, state, target, noise, step, free_from) } -> std::same_as<Outcome>;
     };
 

@@ -7,6 +7,7 @@
 
 #include "cpu/chain/noise.hpp"
 #include "cpu/chain/state.hpp"
+#include "schedule/checkpoint.hpp"
 #include "shared/crank_nicolson.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -68,6 +69,12 @@ public:
         }
         target.evaluate(state, uses_gradient());
         return std::isfinite(log_ratio(state, state));
+    }
+
+    // What a step leaves to the next one beside the state.
+    void exchange(Checkpoint& state) {
+        state.exchange_array(momentum_.data(), momentum_.size());
+        state.exchange(momentum_sign_, threshold_);
     }
 
     // `noise` is that of `step`. Whether a step is accepted is unpredictable, so without persistence no branch depends

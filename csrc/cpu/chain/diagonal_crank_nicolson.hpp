@@ -43,7 +43,8 @@ public:
 
     bool uses_gradient() const { return false; }
 
-    void set_persistence(double) {}  // has none
+    void set_persistence(double) {}      // has none
+    void exchange(Checkpoint&) const {}  // follow() computes all it keeps from the state
 
     void set_step_size(double step_size) {
         if (step_size == step_size_) return;

@@ -5,6 +5,7 @@
 
 #include "cpu/chain/noise.hpp"
 #include "cpu/chain/state.hpp"
+#include "schedule/checkpoint.hpp"
 #include "shared/kernels.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -20,6 +21,7 @@ public:
     bool uses_gradient() const { return false; }
     void set_step_size(double) {}
     void set_persistence(double) {}
+    void exchange(Checkpoint&) const {}
 
     template <class Target>
     bool start(StateOf<T, Target>& state, Target& target, const PhiloxRoundKeys&) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu/chain/state.hpp"
+#include "schedule/checkpoint.hpp"
 #include "schedule/run_config.hpp"
 
 namespace patrac::PATRAC_LEVEL {
@@ -108,6 +109,8 @@ class RotatedTarget {
 public:
     struct Kept {
         StateOf<T, Inner> inner;  // the same point in theta
+
+        friend void exchange_kept(Checkpoint& saved, Kept& kept) { exchange_state(saved, kept.inner); }
     };
     static constexpr std::int64_t side_by_side = Inner::side_by_side;
     static constexpr bool follows_prior = Inner::follows_prior;

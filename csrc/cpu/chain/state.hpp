@@ -7,6 +7,7 @@
 
 #include "cpu/tiles/aligned_array.hpp"
 #include "cpu/tiles/wide.hpp"
+#include "schedule/checkpoint.hpp"
 
 namespace patrac::PATRAC_LEVEL {
 
@@ -23,6 +24,18 @@ struct State {
 
     State(std::int64_t dim, Kept more) : theta(dim), gradient(dim), kept(std::move(more)) {}
 };
+
+// What a target keeps with a point follows from the point, unless there is an overload for it.
+template <class Kept>
+void exchange_kept(Checkpoint&, Kept&) {}
+
+template <class T, class Kept>
+void exchange_state(Checkpoint& saved, State<T, Kept>& state) {
+    saved.exchange_array(state.theta.data(), state.theta.size());
+    saved.exchange_array(state.gradient.data(), state.gradient.size());
+    saved.exchange(state.log_likelihood);
+    exchange_kept(saved, state.kept);
+}
 
 template <class T, class Target>
 using StateOf = State<T, typename Target::Kept>;

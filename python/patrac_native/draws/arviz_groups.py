@@ -18,7 +18,7 @@ from patrac_native.interop.datatree import Group, Named, array_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import network_digest
 from patrac_native.posterior.partial_network import PartialNetwork
-from patrac_native.posterior.theta_variables import theta_variables
+from patrac_native.posterior.theta_variables import ThetaVariable, theta_variables
 
 CHAIN_DRAW = ("chain", "draw")
 # ArviZ 0.x takes a variable "log_likelihood" of sample_stats for that of single rows.
@@ -251,12 +251,32 @@ def restore(
         if found[name] != value:
             what = "network of other weights" if name == "trained network" else f"{name} {found[name]}, not {value}"
             raise ValueError(f"tree holds draws of another posterior than post: {what}.")
+    return theta_of(network, tree), stats_of(network, likelihood, tree), found["settings"]
+
+
+def theta_of(network: PartialNetwork, tree: Any) -> npt.NDArray[Any]:
+    """Return theta (chain, draw, K) of a tree of this network."""
     parts = []
-    for variable in theta_variables(network, np.arange(network.n_inputs), np.arange(network.n_outputs)).variables:
+    for variable in _theta_variables(network):
         part = array_of(tree, "posterior", variable.name, (*CHAIN_DRAW, *variable.dimensions))
         if part.shape[2:] != variable.shape:
             raise ValueError(f"tree: {variable.name} must have {variable.shape} entries; got {part.shape[2:]}.")
         parts.append(variable.flat(part))
+    return np.concatenate(parts, axis=-1)
+
+
+def theta_names(network: PartialNetwork) -> set[str]:
+    """Return the names of the variables of theta."""
+    return {variable.name for variable in _theta_variables(network)}
+
+
+def _theta_variables(network: PartialNetwork) -> Sequence[ThetaVariable]:
+    """Return the variables of theta, without labels."""
+    return theta_variables(network, np.arange(network.n_inputs), np.arange(network.n_outputs)).variables
+
+
+def stats_of(network: PartialNetwork, likelihood: Likelihood, tree: Any) -> dict[str, npt.NDArray[Any]]:
+    """Return the statistics of a tree of this network and likelihood."""
     names = {"sample_stats": [name for name in tree["sample_stats"].data_vars if name != "lp"]}
     names["sample_stats"] += [_RENAMED["log_likelihood"], "log_prior"]
     names["posterior"] = [name for name in _PARAMETERS if name in tree["posterior"].data_vars]
@@ -267,4 +287,4 @@ def restore(
         for name in dict.fromkeys(of_group):
             own, values = own_names.get(name, name), tree[group].data_vars.get(name)
             stats[own] = array_of(tree, group, name, () if values is None else _axes(own, values.ndim))
-    return np.concatenate(parts, axis=-1), stats, found["settings"]
+    return stats

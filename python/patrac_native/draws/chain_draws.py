@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import convergence
+from patrac_native.draws.run_folder import RunFolder, StoredTheta
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.files.archive import PathOrStream, check_entries, load_arrays, rebuilding, save_arrays
 from patrac_native.kernels import kernel_from_dict, short_name
@@ -46,6 +48,8 @@ _SHARED = ("kernel", "warmup", "thin", "init", "device", "variance_every", "nois
 _OF_OTHERS: dict[str, Any] = {"sampler": str, "thin": int, "fit": (dict, NoneType)}
 
 Stats = Mapping[str, npt.NDArray[Any]]
+# The states of draws: in memory, on a device, or in the folder of a run.
+Theta: TypeAlias = npt.NDArray[Any] | DeviceArray | StoredTheta
 
 
 class ChainDraws(ABC):
@@ -54,9 +58,9 @@ class ChainDraws(ABC):
     # What a file of these draws holds, in words, by which files of one class are told from those of another.
     _KIND: ClassVar[str]
 
-    def __init__(self, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: Mapping[str, Any]) -> None:
-        self._device_theta = theta if isinstance(theta, DeviceArray) else None
-        self._theta = None if isinstance(theta, DeviceArray) else theta
+    def __init__(self, theta: Theta, stats: Stats, settings: Mapping[str, Any]) -> None:
+        self._elsewhere = None if isinstance(theta, np.ndarray) else theta
+        self._theta = theta if isinstance(theta, np.ndarray) else None
         self._shape = theta.shape
         self.stats = dict(stats)
         self.settings = dict(settings)
@@ -72,11 +76,16 @@ class ChainDraws(ABC):
     def _from_arrays(cls, header: Mapping[str, Any], arrays: Stats) -> Self:
         """Rebuild draws from what `_to_arrays` returned."""
 
+    @classmethod
+    @abstractmethod
+    def _from_run(cls, folder: RunFolder) -> Self:
+        """Return the draws so far of the run in a folder."""
+
     @property
     def theta(self) -> npt.NDArray[Any]:
-        """The kept states, shape (chain, draw, K); on the host, to which the first use copies them from a device."""
+        """The kept states, shape (chain, draw, K); in memory, to which their first use brings them from elsewhere."""
         if self._theta is None:
-            self._theta = np.asarray(self._device_theta)
+            self._theta = np.asarray(self._elsewhere)
         return self._theta
 
     @property
@@ -212,11 +221,13 @@ class ChainDraws(ABC):
 
     @classmethod
     def load(cls, path: PathOrStream) -> Self:
-        """Read draws written by `save`.
+        """Read draws written by `save`, or those so far of a run with a store, `sample(..., store=path)`.
 
         Parameters
         ----------
         path : path-like or binary stream
+            The file, or the folder of a store, which a run may be writing to: then the draws are those of its last
+            checkpoint, and theta is read at its first use.
 
         Returns
         -------
@@ -230,6 +241,8 @@ class ChainDraws(ABC):
             If the file is damaged, holds something else or numbers that are not finite, or has another version of the
             format.
         """
+        if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+            return cls._from_run(RunFolder(path))
         content = load_arrays(path, cls._KIND)
         with rebuilding(path):
             return cls._from_arrays(*content)
@@ -266,16 +279,20 @@ class ChainDraws(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, which hold the draws on the host only."""
-        return {**self.__dict__, "_theta": self.theta, "_device_theta": None}
+        return {**self.__dict__, "_theta": self.theta, "_elsewhere": None}
 
     def __dlpack__(self, **arguments: Any) -> Any:
         """Export theta, from the device's memory if it is there; see `DeviceArray.__dlpack__`."""
-        return (self.theta if self._device_theta is None else self._device_theta).__dlpack__(**arguments)
+        return self._exported().__dlpack__(**arguments)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return where `__dlpack__` finds theta: DLPack's device type and the device's index."""
-        kind, index = (self.theta if self._device_theta is None else self._device_theta).__dlpack_device__()
+        kind, index = self._exported().__dlpack_device__()
         return int(kind), index
+
+    def _exported(self) -> npt.NDArray[Any] | DeviceArray:
+        """Return what DLPack exports: theta on its device, if it is on one."""
+        return self._elsewhere if isinstance(self._elsewhere, DeviceArray) else self.theta
 
     def _flat_theta(self) -> npt.NDArray[Any]:
         """Return theta with shape (chain * draw, K); ValueError if the run was interrupted before its first draw."""

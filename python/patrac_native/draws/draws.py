@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from patrac_native import diagnostics
 from patrac_native.draws import arviz_groups
-from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states, sampler_of
+from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, Theta, read_states, sampler_of
 from patrac_native.draws.distribution import (
     SCORE_NEW_ROWS,
     Component,
@@ -23,9 +23,9 @@ from patrac_native.draws.distribution import (
     warn_caller,
 )
 from patrac_native.draws.replicates import Replicates, rerun_error
+from patrac_native.draws.run_folder import RUN_TOTALS, Checkpoint, RunFolder, StoredTheta
 from patrac_native.draws.summary import Summary, summarise
-from patrac_native.engine.device_array import DeviceArray
-from patrac_native.files.archive import check_entries, contents_hash
+from patrac_native.files.archive import check_entries, contents_hash, rebuilding
 from patrac_native.interop.datatree import build_datatree, inference_data
 from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network.network import Network
@@ -346,7 +346,7 @@ class Draws(ChainDraws, Predictions):
 
     def __init__(
         self,
-        theta: npt.NDArray[Any] | DeviceArray,
+        theta: Theta,
         stats: Stats,
         network: PartialNetwork,
         likelihood: Likelihood,
@@ -730,6 +730,18 @@ class Draws(ChainDraws, Predictions):
         theta, stats = read_states(header, arrays, network.dim, network.dtype)
         return cls(theta, stats, network, likelihood_from_dict(header["likelihood"]), header["settings"])
 
+    @classmethod
+    def _from_run(cls, folder: RunFolder) -> Draws:
+        """Return the draws so far of the run in a folder."""
+        header, arrays = folder.given()
+        with rebuilding(folder.path):
+            network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
+            likelihood = likelihood_from_dict(header["likelihood"])
+        at = folder.checkpoint()
+        if at is None:
+            raise ValueError(f"{folder.path} holds no draws yet: its run was killed, or has not begun.")
+        return cls(*stored_states(folder, at, network, likelihood), network, likelihood, at.settings)
+
     def __repr__(self) -> str:
         if "kernel" in self.settings:
             made = f"thin={self.settings['thin']}, seed={self.settings['seed']}"
@@ -745,6 +757,26 @@ def summary_bar(distribution: PredictiveDistribution, posteriors: int, progress:
     """Return the bar of a summary, which counts the inputs times outputs of each posterior."""
     total = posteriors * distribution.n_rows * distribution.n_outputs
     return evaluation_bar(progress, total=total, desc="summary", unit=" points")
+
+
+def stored_states(
+    folder: RunFolder, at: Checkpoint, network: PartialNetwork, likelihood: Likelihood
+) -> tuple[Theta, dict[str, npt.NDArray[Any]]]:
+    """Return theta, which is read at its first use, and the statistics of a run at a checkpoint."""
+    stats, tail, of_theta = {**at.totals, **at.stats}, at.theta, arviz_groups.theta_names(network)
+    assert tail is not None
+    stats = {name: values for name, values in stats.items() if name not in RUN_TOTALS}
+    if at.written:
+        written = arviz_groups.stats_of(
+            network, likelihood, folder.tree(0, at.written, lambda name: name not in of_theta)
+        )
+        stats |= {name: np.concatenate([written[name], values], axis=1) for name, values in at.stats.items()}
+
+    def read() -> npt.NDArray[Any]:
+        first = arviz_groups.theta_of(network, folder.tree(0, at.written, of_theta.__contains__))
+        return np.concatenate([first, tail], axis=1)
+
+    return (StoredTheta((len(tail), at.draws, network.dim), network.dtype, read) if at.written else tail), stats
 
 
 def _component(member: Draws, weight: float, threads: int | None) -> Component:

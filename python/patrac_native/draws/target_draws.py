@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.chain_draws import ENTRIES, ChainDraws, Stats, read_states
+from patrac_native.draws.run_folder import RunFolder
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.files.archive import check_entries
 from patrac_native.interop.datatree import Group, build_datatree
@@ -153,6 +154,11 @@ class TargetDraws(ChainDraws):
         """Rebuild draws from what `_to_arrays` returned; they have no `predict`."""
         check_entries(header, ENTRIES, "its header")
         return cls(*read_states(header, arrays), header["settings"])
+
+    @classmethod
+    def _from_run(cls, folder: RunFolder) -> TargetDraws:
+        """Raise ValueError: a run on a function cannot be kept."""
+        raise ValueError(f"{folder.path} is a folder; give the file of draws of a Target.")
 
     def __repr__(self) -> str:
         return (

@@ -104,6 +104,8 @@ class RunConfig:
         seed: int,
         threads: int,
         check_every: int = 0,
+        last_step: int = ...,
+        states: Sequence[bytes] = ...,
     ) -> None: ...
 
 class _Model(Generic[T]):

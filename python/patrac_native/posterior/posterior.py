@@ -173,7 +173,7 @@ class Posterior:
         """
         network, data = self.network, self.data
         rows = (data.X, data.inputs.in_place, self._given_likelihood, data.y, data.sample_weight, data.offset)
-        return _rebuilt, (type(self), network.net, network.to_dict(), *rows)
+        return rebuild, (type(self), network.net, network.to_dict(), *rows)
 
     @property
     def dim(self) -> int:
@@ -590,7 +590,7 @@ class Posterior:
         )
 
 
-def _rebuilt(
+def rebuild(
     cls: type[Posterior],
     net: Network,
     content: dict[str, Any],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -184,9 +184,15 @@ def _run_side_by_side(
     return results
 
 
+def run_stretch(
+    run: PreparedRun, draws: int, last_step: int, states: Sequence[bytes], report: Report | None
+) -> dict[str, Any]:
+    """Execute a run on the CPU from the states of its chains, none at its beginning, to a step or a number of draws."""
+    return _on_cpu(run, _joint_config([run], draws=draws, last_step=last_step, states=list(states)), report, None)
+
+
 def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
-    """Execute one run on the CPU: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
-    density, config, start = run.density, _joint_config([run]), run.start
+    """Execute one run on the CPU."""
     clock, stop_when = time.perf_counter(), run.settings.stop_when
 
     def is_enough(result: dict[str, Any]) -> bool:
@@ -197,7 +203,17 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
         draws, _ = build_draws(run, run.choice, so_far, time.perf_counter() - clock)
         return bool(stop_when(draws))
 
-    ask = None if stop_when is None else is_enough
+    return _on_cpu(run, _joint_config([run]), report, None if stop_when is None else is_enough)
+
+
+def _on_cpu(
+    run: PreparedRun,
+    config: _core.RunConfig,
+    report: Report | None,
+    ask: Callable[[dict[str, Any]], bool] | None,
+) -> dict[str, Any]:
+    """Call the core: on sufficient statistics if the log-likelihood is quadratic, else on the data."""
+    density, start = run.density, run.start
     form = density.quadratic if density.facts.reads_statistics(run.kernel.is_independent) else None
     if form is None:
         rotation = {"rotation": list(run.rotation)} if run.rotation else {}
@@ -225,8 +241,11 @@ def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     return dict(native(slope=form.slope, matrix=form.curvature, to_theta=form.to_theta, init=init, **common))
 
 
-def _joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
-    """Return the configuration of runs in the form of the compiled core; all but seeds and variances is the first's."""
+def _joint_config(runs: Sequence[PreparedRun], **stretch: Any) -> _core.RunConfig:
+    """Return the configuration of runs in the form of the compiled core; all but seeds and variances is the first's.
+
+    `stretch` has draws, last_step and states of a stretch of a run.
+    """
     first = runs[0]
     kernel = first.kernel
     return _core.RunConfig(
@@ -240,11 +259,11 @@ def _joint_config(runs: Sequence[PreparedRun]) -> _core.RunConfig:
         step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
         warmup=[_core_phase(phase, _relaxation(first)) for phase in first.schedule.phases],
         sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None), 1.0),
-        draws=first.settings.draws,
         thin=first.settings.thin,
         seed=first.seed,
         threads=first.threads,
         check_every=first.check_every,
+        **{"draws": first.settings.draws, **stretch},
     )
 
 

@@ -94,8 +94,11 @@ class PreparedRun:
         return max(_LEAST_CHECKED_DRAWS, math.ceil(self.settings.draws / _CHECKS))
 
 
-def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
-    """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points."""
+def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: bool = False) -> PreparedRun:
+    """Resolve settings against a posterior: kernel, device, warm-up, step size, seed and starting points.
+
+    The draws of a run that `is_stored` are not all in memory.
+    """
     if not isinstance(post, Posterior | Target):
         raise TypeError(f"post must be a Posterior or a Target; got {type(post).__name__}.")
     density = post.sampled
@@ -125,7 +128,7 @@ def prepare_run(post: Posterior | Target, settings: RunSettings) -> PreparedRun:
             f"got {step_size:g}."
         )
     variance_every = _resolve_variance_every(settings, kernel, density)
-    if not settings.keep_on_device:  # whose memory the device compares itself
+    if not (settings.keep_on_device or is_stored):  # a device compares its memory itself, a store needs little
         check_memory(
             _draws_bytes(settings, density),
             f"chains={settings.chains}, draws={settings.draws}: the draws of {density.dim} parameters",

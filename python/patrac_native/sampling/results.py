@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.draws.chain_draws import PER_DRAW, Stats
+from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
@@ -24,8 +24,14 @@ def build_draws(
     run: PreparedRun, choice: DeviceChoice, result: dict[str, Any], seconds: float
 ) -> tuple[Draws | TargetDraws, list[Note]]:
     """Build the draws of a run."""
+    return assemble(run, choice, *kept_states(run, result), result, seconds)
+
+
+def kept_states(
+    run: PreparedRun, result: dict[str, Any]
+) -> tuple[npt.NDArray[Any] | DeviceArray, dict[str, npt.NDArray[Any]]]:
+    """Return theta, brought in place into the order of the parameters, and the statistics of each draw."""
     kept = int(result["draws_done"].min())
-    stable = _stability(result["warmup_stable"])
     whole = result["theta"]
     theta = whole if isinstance(whole, DeviceArray) else whole[:, :kept]
     if run.metric is not None:
@@ -36,6 +42,14 @@ def build_draws(
     if "prior_scales" in stats:
         assert run.density.scales is not None
         stats["prior_scales"] = stats["prior_scales"] * run.density.scales.centres
+    return theta, stats
+
+
+def assemble(
+    run: PreparedRun, choice: DeviceChoice, theta: Theta, per_draw: Stats, result: dict[str, Any], seconds: float
+) -> tuple[Draws | TargetDraws, list[Note]]:
+    """Build draws of their states and statistics and, by `result`, those of chains and phases."""
+    kept, stats, stable = theta.shape[1], dict(per_draw), _stability(result["warmup_stable"])
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
     gradients = kept * run.settings.thin * run.kernel.gradients_per_step
@@ -62,7 +76,7 @@ def build_draws(
         settings |= {"starts": of_chains} if len(starts) < len(of_chains) else {}
     notes = _notes(run, result, kept, stable)
     if isinstance(run.post, Target):
-        assert not isinstance(theta, DeviceArray)  # no device runs functions
+        assert isinstance(theta, np.ndarray)  # no device runs functions, and no store keeps them
         settings["batched"] = run.post.batched
         return TargetDraws(theta, stats, settings, predict=run.post.predict), notes
     draws, remarks = _of_posterior(run.post, theta, stats, settings, run)
@@ -70,7 +84,7 @@ def build_draws(
 
 
 def _of_posterior(
-    post: Posterior, theta: npt.NDArray[Any] | DeviceArray, stats: Stats, settings: dict[str, Any], run: PreparedRun
+    post: Posterior, theta: Theta, stats: Stats, settings: dict[str, Any], run: PreparedRun
 ) -> tuple[Draws, list[Note]]:
     """Return the draws of a posterior, with the notes that only a network has."""
     if run.variance_every is not None:

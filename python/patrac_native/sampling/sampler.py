@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, Protocol, cast, overload
 
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.run_folder import RunFolder
 from patrac_native.draws.target_draws import TargetDraws
+from patrac_native.files.archive import rebuilding
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.execution import execute
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
 from patrac_native.sampling.progress import ProgressBars
 from patrac_native.sampling.results import build_draws
-from patrac_native.sampling.settings import ManyRunSettings, RunSettings, with_settings
+from patrac_native.sampling.settings import ManyRunSettings, OneRunSettings, RunSettings, with_settings
+from patrac_native.sampling.stored_run import create_store, run_stored, stored_posterior, stored_settings
 from patrac_native.validation.notes import Note
 
 P = ParamSpec("P")
@@ -35,9 +39,9 @@ def _by_density(settings: Callable[P, RunSettings]) -> Callable[[Callable[..., A
     return lambda run: cast(_Sample[P], run)
 
 
-@_by_density(RunSettings)
-@with_settings(RunSettings)
-def sample(post: Posterior | Target, settings: RunSettings) -> Generator[Note, None, Draws | TargetDraws]:
+@_by_density(OneRunSettings)
+@with_settings(OneRunSettings)
+def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note, None, Draws | TargetDraws]:
     """Run Markov chains on a posterior.
 
     Every step of every chain is a function of (seed, chain, step, state): the draws do not depend on `threads`, and
@@ -108,6 +112,14 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[Note, N
         terminals and notebooks only. `sample_many` shows one for each posterior on the CPU, or one for more than eight
         posteriors and on a device.
 
+    store : path-like, optional
+        A new folder in which the run is kept while it goes on (extra `store`): its draws as Zarr arrays of the groups
+        of `Draws.to_datatree`, which xarray reads, and a checkpoint about every two seconds, from which `resume` goes
+        on to the same bits after a kill. The memory of the run does not grow with its draws; those that are returned
+        are read where they are first used. Of a posterior, on the CPU, without `stop_when`.
+    store_data : bool
+        Whether the store holds the data, so that `resume` needs no posterior; default True. Otherwise it holds a hash.
+
     Returns
     -------
     Draws or, of a Target, TargetDraws
@@ -119,6 +131,8 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[Note, N
         Whatever the function of a Target or `stop_when` raises; it ends the run.
     TypeError, ValueError
         If an argument is not as described or the posterior does not support it; the message names the argument.
+    FileExistsError, OSError, ImportError
+        If there is something at the path of the store, it cannot be written, or zarr and xarray are not installed.
     RuntimeError
         If device="cuda" cannot be used: the package was built without CUDA, or there is no driver or no GPU.
 
@@ -146,8 +160,105 @@ def sample(post: Posterior | Target, settings: RunSettings) -> Generator[Note, N
     >>> draws.n_draws
     400
     """
-    draws: list[Draws | TargetDraws] = yield from _run_chains([prepare_run(post, settings)])
+    run = prepare_run(post, settings, is_stored=settings.store is not None)
+    if settings.store is not None:
+        folder = create_store(run, settings.store, store_data=settings.store_data)
+        with folder.locked():
+            return (yield from _run_in_store(run, folder))
+    draws: list[Draws | TargetDraws] = yield from _run_chains([run])
     return draws[0]
+
+
+def resume(
+    store: str | os.PathLike[str],
+    draws: int,
+    *,
+    post: Posterior | None = None,
+    threads: int | None = None,
+    exact: bool = True,
+    progress: bool | None = None,
+) -> Draws:
+    """Go on with a run that `sample(..., store=store)` began, whether it was completed, interrupted or killed.
+
+    The draws are the same to the bit as those of one run without a break: 500 draws, resumed to 1,000, are the 1,000
+    of one run, with any number of threads.
+
+    Parameters
+    ----------
+    store : path-like
+        The folder of the run.
+    draws : int
+        Number of draws of each chain in total, those that the store has included.
+    post : Posterior, optional
+        The posterior of the run; required if the store holds no data (`store_data=False`).
+    threads, progress
+        As for `sample`.
+    exact : bool
+        Whether the run must go on with the instruction-set level with which it began, on which the last bits of draws
+        depend; default True. False goes on with this machine's.
+
+    Returns
+    -------
+    Draws
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    FileExistsError
+        If another run writes to the folder.
+    TypeError, ValueError
+        If the folder holds no run or is damaged, the store has more draws, `post` is another posterior or is missing,
+        or this machine lacks the level of the run and `exact` is True.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import patrac_native as pn
+    >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+    >>> X = np.linspace(-1, 1, 5)[:, None]
+    >>> post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, X[:, 0])
+    >>> store = tempfile.mkdtemp() + "/run.zarr"
+    >>> draws = pn.sample(post, chains=2, draws=50, warmup=100, seed=0, store=store)
+    >>> pn.resume(store, draws=80).theta.shape
+    (2, 80, 7)
+    """
+    if post is not None and not isinstance(post, Posterior):
+        raise TypeError(f"post must be the Posterior of the run, or None; got {type(post).__name__}.")
+    folder = RunFolder(store)
+    header, arrays = folder.given()
+    with folder.locked():
+        with rebuilding(folder.path):
+            settings = stored_settings(header, arrays, draws=1, threads=threads, progress=progress)
+        settings = replace(settings, draws=draws)
+        its_post = stored_posterior(header, arrays, post, folder.path)
+        level = header["network"]["level"]
+        if exact and its_post.network.level != level:
+            raise ValueError(
+                f"{folder.path} was made at the instruction-set level {level}, and this posterior has "
+                f"{its_post.network.level}: set PATRAC_SIMD={level} where the machine supports it, or go on without "
+                "equal bits, exact=False."
+            )
+        at = folder.checkpoint()
+        if at is not None and draws < at.draws:
+            raise ValueError(f"draws is the total of each chain; {folder.path} has {at.draws} already, got {draws}.")
+        notes = _run_in_store(prepare_run(its_post, settings, is_stored=True), folder)
+        while True:
+            try:
+                next(notes).give(stacklevel=2)
+            except StopIteration as finished:
+                found: Draws = finished.value
+                return found
+
+
+def _run_in_store(run: PreparedRun, folder: RunFolder) -> Generator[Note, None, Draws]:
+    """Execute a run that is kept in a folder."""
+    yield from run.notes
+    with ProgressBars([run]) as bars:
+        draws, notes = run_stored(run, folder, bars.reports(together=False)[0])
+    yield from notes
+    return draws
 
 
 @with_settings(ManyRunSettings)

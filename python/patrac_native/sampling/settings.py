@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import typing
 from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass, field
@@ -78,6 +79,14 @@ class RunSettings:
         if isinstance(self.warmup, int) and not isinstance(self.warmup, bool) and self.warmup == 0:
             raise ValueError("warmup must be at least 1; got 0. None runs none.")
         object.__setattr__(self, "warmup", check_count(self.warmup, "warmup"))
+
+
+@dataclass(frozen=True)
+class OneRunSettings(RunSettings):
+    """The settings of a run on one posterior."""
+
+    store: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    store_data: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,212 @@
+"""The folder of a run: its draws as Zarr arrays that xarray reads, what the run was given, and its last checkpoint.
+
+A checkpoint is one file, replaced by one rename. It holds the states of the chains, and the draws since the last whole
+chunk of the arrays; a chunk is written once, before the checkpoint that counts it. So a draw is confirmed when the
+checkpoint that holds or counts it has its name, and no confirmed draw is ever written again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
+from patrac_native.files.output import lock, path_of
+from patrac_native.interop.extras import import_extra
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+_RUN, _CHECKPOINT = "run.npz", "checkpoint.npz"
+_RUN_KIND, _CHECKPOINT_KIND = "a run", "a checkpoint of a run"
+# Totals of a run, by phase, that are no statistics of draws.
+RUN_TOTALS = ("warmup_steps", "warmup_stable")
+# Bytes of theta in a chunk of the arrays: the draws in a checkpoint are fewer.
+_CHUNK_BYTES = 1 << 23
+_ENTRIES: dict[str, Any] = {"step": int, "draws": int, "written": int, "sizes": list, "seconds": float}
+_ENTRIES |= {"settings": dict, "next_steps": int}
+
+
+@dataclass
+class Checkpoint:
+    """Where a run is: what the chains go on from, and the draws that are not in the arrays yet."""
+
+    step: int = 0  # of each chain, warm-up included
+    draws: int = 0  # of each chain so far
+    states: list[bytes] = field(default_factory=list)  # of the chains, see csrc/schedule/checkpoint.hpp; empty at first
+    theta: npt.NDArray[Any] | None = None  # (chain, draws - written, K)
+    stats: Arrays = field(default_factory=dict)  # of these draws
+    totals: Arrays = field(default_factory=dict)  # statistics of the whole run so far, by chain and by phase
+    settings: dict[str, Any] = field(default_factory=dict)  # of the draws so far
+    seconds: float = 0.0
+    written: int = 0  # draws of each chain that are in the arrays
+    next_steps: int = 0  # steps to the next checkpoint: a kill costs at most the draws that they make
+
+
+class StoredTheta:
+    """The states (chain, draw, K) of a run in its folder, which NumPy reads where it takes them as an array."""
+
+    def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[Any], read: Callable[[], npt.NDArray[Any]]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._read = read
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Read the array; raise ValueError for copy=False."""
+        if copy is False:
+            raise ValueError("copy=False: the draws are in a file, and an array of them is a copy.")
+        return self._read().astype(self.dtype if dtype is None else dtype, copy=False)
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path_of(path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing to the folder; FileExistsError if one does."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            if not lock(descriptor, wait=False):
+                raise FileExistsError(
+                    f"another run writes to {self.path}; wait for it, or read its draws so far: Draws.load."
+                )
+            yield
+        finally:
+            os.close(descriptor)
+
+    def create(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Make the folder and write what the run is given; FileExistsError if there is something at its path."""
+        import_extra("zarr", "store", "store")
+        import_extra("xarray", "store", "store")
+        parent = os.path.dirname(os.path.abspath(self.path))
+        if not os.path.isdir(parent):
+            raise FileNotFoundError(f"store={self.path!r}: there is no folder {parent}; make it first.")
+        try:
+            os.mkdir(self.path)
+        except FileExistsError:
+            raise FileExistsError(
+                f"store={self.path!r} exists: patrac_native.resume(store, draws) goes on with the run in it; for "
+                "another run give another path."
+            ) from None
+        save_arrays(os.path.join(self.path, _RUN), _RUN_KIND, header, arrays, overwrite=False)
+
+    def given(self) -> tuple[dict[str, Any], Arrays]:
+        """Return what `create` was given; FileNotFoundError or ValueError if there is no run."""
+        if not os.path.isdir(self.path):
+            raise FileNotFoundError(f"store={self.path!r}: there is no such folder.")
+        if not os.path.exists(os.path.join(self.path, _RUN)):
+            raise ValueError(
+                f"{self.path} is not the store of a run, or the run was killed before it began: there is no {_RUN}."
+            )
+        return load_arrays(os.path.join(self.path, _RUN), _RUN_KIND)
+
+    def save(self, at: Checkpoint) -> None:
+        """Write a checkpoint in the place of the last one."""
+        assert at.theta is not None
+        header = {name: getattr(at, name) for name in _ENTRIES if name != "sizes"}
+        states = np.frombuffer(b"".join(at.states), dtype=np.uint8)
+        arrays = {"states": states, "theta": at.theta}
+        arrays |= {f"stat_{name}": values for name, values in at.stats.items()}
+        arrays |= {f"total_{name}": values for name, values in at.totals.items()}
+        save_arrays(
+            os.path.join(self.path, _CHECKPOINT),
+            _CHECKPOINT_KIND,
+            {**header, "sizes": [len(state) for state in at.states]},
+            arrays,
+            overwrite=True,
+        )
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Return the last checkpoint; None if the run was killed before its first."""
+        path = os.path.join(self.path, _CHECKPOINT)
+        if not os.path.exists(path):
+            return None
+        header, arrays = load_arrays(path, _CHECKPOINT_KIND)
+        with rebuilding(path):
+            check_entries(header, _ENTRIES, "its header")
+            ends = np.cumsum([0, *header.pop("sizes")])
+            states = arrays.pop("states").tobytes()
+            if len(states) != ends[-1]:
+                raise ValueError("the states of its chains have other sizes than its header says")
+            theta = arrays.pop("theta")
+            if theta.ndim != 3 or theta.shape[1] != header["draws"] - header["written"]:
+                raise ValueError(f"its theta has the shape {theta.shape}")
+            parts: dict[str, Arrays] = {"stat": {}, "total": {}}
+            for name, values in arrays.items():
+                kind, _, own = name.partition("_")
+                parts[kind][own] = values
+            return Checkpoint(
+                states=[states[first:end] for first, end in pairwise(ends)],
+                theta=theta,
+                stats=parts["stat"],
+                totals=parts["total"],
+                **header,
+            )
+
+    # -- the arrays ------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def chunk_draws(chains: int, theta_bytes: int) -> int:
+        """Return the number of draws in a chunk, for draws of `theta_bytes` bytes."""
+        return max(1, min(_CHUNK_BYTES // (chains * theta_bytes), 1 << 16))
+
+    def append(self, tree: Any, first: int, chunk: int) -> None:
+        """Write the draws of a tree, as `to_datatree` makes it, from draw `first` on, the first of a chunk."""
+        zarr = import_extra("zarr", "store", "store")
+        if first == 0:
+            for group in tree.children:  # of a run that was killed before it confirmed them
+                shutil.rmtree(os.path.join(self.path, group), ignore_errors=True)
+            codec = zarr.codecs.ZstdCodec(level=1, checksum=True)  # a damaged chunk is an error, not other numbers
+            encoding = {
+                f"/{group}": {
+                    name: {
+                        "chunks": tuple(chunk if d == "draw" else n for d, n in variable.sizes.items()),
+                        "compressors": (codec,),
+                    }
+                    for name, variable in node.variables.items()
+                    if variable.ndim and 0 not in variable.shape and variable.dtype.kind in "biuf"
+                }
+                for group, node in tree.children.items()
+            }
+            tree.to_zarr(self.path, mode="a", encoding=encoding, zarr_format=3, consolidated=False)
+            return
+        root = zarr.open_group(self.path, mode="r+")
+        root.attrs.update(tree.attrs)
+        for group, node in tree.children.items():
+            for name, variable in node.variables.items():
+                values = variable.to_numpy()
+                if "draw" not in variable.dims:
+                    if variable.dtype.kind in "biuf" and values.size:
+                        root[group][name][...] = values
+                    continue
+                axis = variable.dims.index("draw")
+                end = first + values.shape[axis]
+                array = root[group][name]
+                array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
+                array[(slice(None),) * axis + (slice(first, end),)] = values + (first if name == "draw" else 0)
+
+    def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> Any:
+        """Return these draws of the wanted variables as an xarray DataTree.
+
+        A run may be writing: xarray would refuse arrays of which some have a chunk more than others.
+        """
+        xarray = import_extra("xarray", "store", "a store")
+        root = import_extra("zarr", "store", "a store").open_group(self.path, mode="r")
+        groups: dict[str, Any] = {"posterior": {}, "sample_stats": {}}
+        for group, variables in groups.items():
+            for name, array in root[group].arrays():
+                dimensions = array.metadata.dimension_names
+                if array.dtype.kind in "biuf" and wanted(name):
+                    cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
+                    variables[name] = dimensions, array[cut]
+        return xarray.DataTree.from_dict({name: xarray.Dataset(found) for name, found in groups.items()})

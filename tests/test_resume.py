@@ -1,0 +1,336 @@
+"""Runs with a store: the same bits after any break, a folder that xarray reads, and faults of disks and people."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+import problems
+from patrac_native.draws import run_folder
+from patrac_native.sampling import stored_run
+
+xarray = pytest.importorskip("xarray")
+zarr = pytest.importorskip("zarr")
+
+DATA = np.random.default_rng(5)
+X = DATA.uniform(-2, 2, (30, 2))
+Y = np.sin(2 * X[:, 0]) + 0.3 * DATA.normal(size=30)
+NET = problems.random_network(np.random.default_rng(0), (2, 5, 4, 1))
+NET_OF_ROWS = problems.random_network(np.random.default_rng(1), (2, 5, 4, 2))
+FIXED, SAMPLED = pn.Gaussian(0.09), pn.Gaussian("sampled", a=2, b=0.1)
+SCALES = pn.GaussianPrior(scales="sampled")
+PERSISTENT = pn.MGrad(persistence=0.9)
+# Whatever the state of a chain may hold: l and g, momentum and threshold, factors of integrated weights, rotations,
+# sampled variances and scales, their random walks, and none of these.
+RUNS: dict[str, tuple[pn.Network, Any, Any, Any, Any]] = {
+    "pcn": (NET, pn.Mix(2), problems.PRIOR, FIXED, pn.PCN()),
+    "pcnl": (NET, pn.Full(), problems.PRIOR, FIXED, pn.PCNL()),
+    "always": (NET, pn.Full(), problems.PRIOR, FIXED, pn.PCNL(adapt="always")),
+    "slice": (NET, pn.Sep(2), problems.PRIOR, FIXED, pn.EllipticalSlice()),
+    "persistent": (NET, pn.Full(), problems.PRIOR, FIXED, PERSISTENT),
+    "collapsed": (NET, pn.Full(), problems.PRIOR, FIXED, pn.MGrad(collapse=True, persistence=0.9)),
+    "inputs": (NET, pn.Full(), problems.PRIOR, FIXED, pn.MGrad(metric="inputs", persistence=0.9)),
+    "curvature": (NET, pn.Full(), problems.PRIOR, FIXED, pn.MGrad(collapse=True, metric="curvature")),
+    "variance": (NET, pn.Mix(2), problems.PRIOR, SAMPLED, PERSISTENT),
+    "collapsed variance": (NET, pn.Full(), problems.PRIOR, SAMPLED, pn.MGrad(collapse=True)),
+    "scales": (NET, pn.Full(), SCALES, FIXED, PERSISTENT),
+    "scales and variance": (NET, pn.Full(), SCALES, SAMPLED, pn.MGrad(collapse=True, persistence=0.9)),
+    "tails": (NET, pn.Full(), problems.PRIOR, pn.StudentT(4.0, "sampled", a=2, b=0.1), PERSISTENT),
+    "rows": (NET_OF_ROWS, pn.Full(), problems.PRIOR, pn.HeteroscedasticGaussian(), "auto"),
+    "last layer": (NET, pn.Out(3), problems.PRIOR, FIXED, pn.PCNL()),
+    "last layer, sampled": (NET, pn.Out(3), problems.PRIOR, SAMPLED, pn.MGrad()),
+    "exact": (NET, pn.Out(3), problems.PRIOR, FIXED, pn.Exact()),
+}
+
+
+def posterior(name: str, dtype: str = "float32") -> pn.Posterior:
+    """Return the posterior of a run."""
+    net, architecture, prior, likelihood, _ = RUNS[name]
+    return pn.Posterior(net, architecture, prior, likelihood, X, Y, dtype=dtype)
+
+
+def sampled(name: str, draws: int, dtype: str = "float32", **settings: Any) -> pn.Draws:
+    """Run chains whose warm-up ends when they agree."""
+    given = {"chains": 3, "thin": 3, "seed": 4, "threads": 2, "progress": False, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pn.sample(posterior(name, dtype), RUNS[name][-1], draws=draws, **given)
+
+
+def check_equal(found: pn.Draws, expected: pn.Draws) -> None:
+    """States, statistics and settings are equal to the bit, but for the seconds."""
+    assert np.array_equal(found.theta, expected.theta)
+    assert found.stats.keys() == expected.stats.keys()
+    for name, values in expected.stats.items():
+        assert np.array_equal(found.stats[name], values, equal_nan=True), name
+    of_both = [json.loads(json.dumps({**one.settings, "seconds": 0})) for one in (found, expected)]
+    assert of_both[0] == of_both[1]
+
+
+@pytest.fixture
+def short_stretches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws."""
+    monkeypatch.setattr(stored_run, "_next_steps", lambda steps, elapsed: 29)
+    monkeypatch.setattr(run_folder, "_CHUNK_BYTES", 12_000)
+    yield
+
+
+@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_in_stretches_is_the_run_without_a_break(name: str, tmp_path: Path) -> None:
+    """Borders of stretches fall into the warm-up and between draws; another 20 draws follow, by other threads."""
+    dtype = "float64" if name in ("pcnl", "scales and variance") else "float32"
+    whole = sampled(name, 60, dtype)
+    store = tmp_path / "run.zarr"
+    check_equal(sampled(name, 40, dtype, store=store), sampled(name, 40, dtype))
+    resumed = pn.resume(store, 60, threads=1, progress=False)
+    check_equal(resumed, whole)
+    check_equal(pn.Draws.load(store), whole)
+
+
+def test_a_run_of_one_stretch_goes_on_too(tmp_path: Path) -> None:
+    store = tmp_path / "run.zarr"
+    sampled("collapsed", 10, store=store)
+    for draws in (11, 40):
+        check_equal(pn.resume(store, draws, progress=False), sampled("collapsed", draws))
+    assert pn.resume(store, 40, progress=False).n_draws == 40  # there is nothing to do
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_xarray_reads_what_to_datatree_makes(tmp_path: Path) -> None:
+    store = tmp_path / "run.zarr"
+    draws = sampled("scales and variance", 50, store=store)
+    found = xarray.open_datatree(store, engine="zarr", consolidated=False)
+    expected = draws.to_datatree(prior_draws=0)
+    assert set(found.children) == set(expected.children)
+    for name, group in expected.children.items():
+        assert found[name].attrs == group.attrs
+        assert set(found[name].variables) == set(group.variables)
+        for key, variable in group.variables.items():
+            there = found[name].variables[key]
+            assert there.dims == variable.dims
+            np.testing.assert_array_equal(there.to_numpy(), variable.to_numpy())
+    differ = {key for key in expected.attrs if found.attrs.get(key) != expected.attrs[key]}
+    assert differ <= {"seconds", "sampling_time", "patrac_native"}  # the time of the last write is not known before it
+    check_equal(pn.Draws.from_datatree(posterior("scales and variance"), found), draws)
+
+
+def test_the_posterior_comes_from_the_store_or_must_be_the_same(tmp_path: Path) -> None:
+    weights, store = np.linspace(0.5, 1.5, 30), tmp_path / "run.zarr"
+    net = problems.random_network(np.random.default_rng(2), (2, 4, 1))
+
+    def post(y: Any = None, likelihood: Any = None, net: pn.Network = net) -> pn.Posterior:
+        counts = np.arange(30) % 4 if y is None else y
+        return pn.Posterior(
+            net, pn.Full(), problems.PRIOR, likelihood or pn.Poisson(), X, counts, sample_weight=weights, offset=X[:, 0]
+        )
+
+    settings = {"draws": 20, "warmup": 50, "chains": 2, "seed": 0, "progress": False, "init": np.full((2, 17), 0.1)}
+    whole = pn.sample(post(), **{**settings, "draws": 30})
+    pn.sample(post(), store=store, **settings)
+    check_equal(pn.resume(store, 30, progress=False), whole)
+    shutil.rmtree(store)
+    pn.sample(post(), store=store, store_data=False, **settings)
+    assert not {name for name in np.load(store / "run.npz") if name.startswith("data_")}
+    with pytest.raises(ValueError, match=r"only a hash of its data \(store_data=False\): give post"):
+        pn.resume(store, 30)
+    for other, what in (
+        (post(np.arange(30) % 5), "data"),
+        (post(likelihood=pn.NegativeBinomial(2.0)), "likelihood"),
+        (post(net=problems.random_network(np.random.default_rng(3), (2, 4, 1))), "weights of the network"),
+    ):
+        with pytest.raises(ValueError, match=f"post is another posterior than .* differ in .*{what}"):
+            pn.resume(store, 30, post=other)
+    with pytest.raises(TypeError, match="post must be the Posterior of the run"):
+        pn.resume(store, 30, post=3)  # type: ignore[arg-type]
+    check_equal(pn.resume(store, 30, post=post(), progress=False), whole)
+
+
+def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "run.zarr"
+    sampled("pcnl", 10, store=store)
+    with pytest.raises(FileExistsError, match=r"exists: patrac_native\.resume\(store, draws\) goes on"):
+        sampled("pcnl", 10, store=store)
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere; make it first"):
+        sampled("pcnl", 10, store=tmp_path / "nowhere" / "run.zarr")
+    with pytest.raises(ValueError, match=r"draws is the total of each chain; .* has 10 already, got 9"):
+        pn.resume(store, 9)
+    with pytest.raises(ValueError, match="draws must be at least 1"):
+        pn.resume(store, 0)
+    with pytest.raises(FileNotFoundError, match="there is no such folder"):
+        pn.resume(tmp_path / "other.zarr", 10)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="is not the store of a run, or the run was killed before it began"):
+        pn.resume(tmp_path / "empty", 10)
+    with pytest.raises(ValueError, match="stop_when may end it; leave one of them out"):
+        sampled("pcnl", 10, store=tmp_path / "b.zarr", stop_when=lambda draws: True)
+    with pytest.raises(ValueError, match='store needs device="cpu"'):
+        sampled("pcnl", 10, store=tmp_path / "b.zarr", device="emulated:1")
+    target = pn.Target(lambda theta: (0.0, theta * 0), prior_variance=np.ones(2))
+    with pytest.raises(TypeError, match="a Target is a function, which no file holds"):
+        pn.sample(target, draws=5, store=tmp_path / "b.zarr", progress=False)
+    assert not (tmp_path / "b.zarr").exists()
+    with run_folder.RunFolder(store).locked(), pytest.raises(FileExistsError, match="another run writes to"):
+        pn.resume(store, 20)
+    header = np.load(store / "run.npz")
+    content = json.loads(str(header["header"]))
+    content["network"]["level"] = "v9"
+    arrays = {name: header[name] for name in header if name not in ("header", "sha256")}
+    own = {name: value for name, value in content.items() if name not in ("format", "kind")}
+    run_folder.save_arrays(store / "run.npz", content["kind"], own, arrays, overwrite=True)
+    with pytest.raises(ValueError, match=r"at the instruction-set level v9, .* PATRAC_SIMD=v9 .* exact=False"):
+        pn.resume(store, 20)
+    assert pn.resume(store, 20, exact=False, progress=False).n_draws == 20
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(ImportError, match=r"store needs zarr, .* pip install 'patrac_native\[store\]'"):
+        sampled("pcnl", 10, store=tmp_path / "c.zarr")
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    store = tmp_path / "run.zarr"
+    sampled("pcnl", 60, store=store)
+    copy = tmp_path / "copy.zarr"
+
+    def damage(path: Path) -> Path:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(store, copy)
+        content = bytearray((copy / path).read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        (copy / path).write_bytes(content)
+        return copy
+
+    for name in ("run.npz", "checkpoint.npz"):
+        with pytest.raises(ValueError, match=re.escape(name)):
+            pn.resume(damage(Path(name)), 70, progress=False)
+    (chunk,) = store.glob("posterior/weights_1/c/0/0/*/*")
+    with pytest.raises(Exception, match=r"(?i)checksum|corrupt"):
+        _ = pn.Draws.load(damage(chunk.relative_to(store))).theta
+    content = (store / "checkpoint.npz").read_bytes()
+    (store / "checkpoint.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"checkpoint\.npz"):
+        pn.resume(store, 70, progress=False)
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_what_was_confirmed_outlives_a_full_disk_and_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, whole, calls = tmp_path / "run.zarr", sampled("persistent", 80, warmup=100), 0
+    save = run_folder.RunFolder.save
+
+    def fails(error: BaseException, after: int) -> None:
+        def now(self: run_folder.RunFolder, at: run_folder.Checkpoint) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > after:
+                raise error
+            save(self, at)
+
+        monkeypatch.setattr(run_folder.RunFolder, "save", now)
+
+    fails(OSError(28, "No space left on device"), after=6)
+    with pytest.raises(OSError, match="No space left"):
+        sampled("persistent", 80, warmup=100, store=store)
+    left = pn.Draws.load(store)
+    assert 0 < left.n_draws < 80
+    assert np.array_equal(left.theta, whole.theta[:, : left.n_draws])
+    assert left.settings["completed"] is False
+    fails(KeyboardInterrupt(), after=10)
+    with pytest.warns(UserWarning, match="interrupted: .* of 80 draws of each chain are returned"):
+        more = pn.resume(store, 80, progress=False)
+    assert left.n_draws < more.n_draws < 80
+    monkeypatch.setattr(run_folder.RunFolder, "save", save)
+    check_equal(pn.resume(store, 80, progress=False), whole)
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_draws_are_read_while_the_run_goes_on(tmp_path: Path) -> None:
+    store, whole = tmp_path / "run.zarr", sampled("pcnl", 200, warmup=100)
+    thread = threading.Thread(target=sampled, args=("pcnl", 200), kwargs={"store": store, "warmup": 100})
+    thread.start()
+    seen = []
+    while thread.is_alive():
+        thread.join(0.02)
+        if (store / "checkpoint.npz").exists():
+            draws = pn.Draws.load(store)
+            assert np.array_equal(draws.theta, whole.theta[:, : draws.n_draws])
+            seen.append(draws.n_draws)
+    thread.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2
+
+
+KILLS = """
+import json, os, pickle, random, signal, sys, time, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import patrac_native as pn
+from patrac_native.draws import run_folder
+from patrac_native.sampling import stored_run
+sys.path.insert(0, sys.argv[1])
+import test_resume
+stored_run._STRETCH_SECONDS, run_folder._CHUNK_BYTES = 0.05, 500_000
+folder, names, kills = sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
+chance, log = random.Random(int(sys.argv[5])), []
+for name in names:
+    store, draws, killed = f"{folder}/{name}.zarr", 30_000, 0
+    while True:
+        before = pn.Draws.load(store).n_draws if os.path.exists(f"{store}/checkpoint.npz") else 0
+        began = os.path.exists(f"{store}/run.npz")
+        child = os.fork()
+        if child == 0:
+            try:
+                threads = chance.choice([1, 2])
+                if began:
+                    pn.resume(store, draws, threads=threads, progress=False)
+                else:
+                    import shutil
+                    shutil.rmtree(store, ignore_errors=True)
+                    test_resume.sampled(name, draws, store=store, threads=threads)
+                os._exit(0)
+            except BaseException as error:
+                print(name, repr(error), file=sys.stderr, flush=True)
+                os._exit(1)
+        if killed < kills:
+            time.sleep(chance.uniform(0.0, 1.0))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        is_killed = os.WIFSIGNALED(status)
+        killed += is_killed
+        after = pn.Draws.load(store).n_draws if os.path.exists(f"{store}/checkpoint.npz") else 0
+        assert after >= before, (before, after)
+        log.append([name, before, after, is_killed])
+        if not is_killed:
+            assert status == 0, status
+            break
+print(json.dumps(log))
+"""
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_cost_no_confirmed_draw_and_no_bit(tmp_path: Path) -> None:
+    """`KILLS=200` in the environment asks for more of them than the 30 that are made by default."""
+    names = ["persistent", "collapsed", "scales and variance", "rows", "tails", "last layer, sampled"]
+    kills = int(os.environ.get("KILLS", "30")) // len(names)
+    arguments = [str(Path(__file__).parent), str(tmp_path), json.dumps(names), str(kills), os.environ.get("SEED", "1")]
+    done = subprocess.run([sys.executable, "-c", KILLS, *arguments], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    log = json.loads(done.stdout.splitlines()[-1])
+    for entry in log:
+        print(*entry)
+    assert sum(entry[-1] for entry in log) >= kills * len(names) * 0.8
+    assert any(0 < before < after for _, before, after, _ in log)
+    for name in names:
+        check_equal(pn.Draws.load(tmp_path / f"{name}.zarr"), sampled(name, 30_000))
