@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pages
 import patrac_native as pn
 import problems
 from patrac_native.draws import run_folder
@@ -270,6 +271,13 @@ def test_draws_are_read_while_the_run_goes_on(tmp_path: Path) -> None:
     thread.join()
     assert seen == sorted(seen)
     assert len(set(seen)) > 2
+
+
+def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(pages.script_of("stores.md", "pn.resume"), "docs/stores.md", "exec"), names)
+    assert names["draws"].n_draws == names["so_far"].n_draws == names["tree"]["posterior"].sizes["draw"] == 1000
 
 
 KILLS = """
