@@ -50,7 +50,7 @@ def test_draws_are_those_of_any_run(kernel: str, dtype: str, device: str) -> Non
     arguments: dict[str, Any] = {"draws": 400, "warmup": WARMUPS["fixed"]}
     found = run(post, ALL_KERNELS[kernel], device, keep_on_device=True, **arguments)
     expected = run(post, ALL_KERNELS[kernel], device, **arguments)
-    assert found._device_theta.shape == expected.theta.shape and found.theta.dtype == expected.theta.dtype
+    assert found._elsewhere.shape == expected.theta.shape and found.theta.dtype == expected.theta.dtype
     np.testing.assert_array_equal(found.theta, expected.theta)
     assert set(found.stats) == set(expected.stats)
     for name, values in expected.stats.items():
@@ -75,7 +75,7 @@ def test_draws_of_several_posteriors(device: str) -> None:
         for keep in (True, False)
     )
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours._device_theta.shape == theirs.theta.shape
+        assert ours._elsewhere.shape == theirs.theta.shape
         np.testing.assert_array_equal(ours.theta, theirs.theta)
 
 
@@ -85,7 +85,7 @@ def test_draws_of_several_posteriors(device: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numpy_takes_the_memory_over(dtype: str, emulated: str) -> None:
     draws = kept_run(emulated, posterior(dtype=dtype))
-    array = draws._device_theta
+    array = draws._elsewhere
     assert (array.shape, array.ndim, array.dtype.name, array.device) == (draws.theta.shape, 3, dtype, "cpu")
     first, second = np.from_dlpack(array), np.from_dlpack(array)
     np.testing.assert_array_equal(first, draws.theta)
@@ -100,7 +100,7 @@ def test_torch_takes_the_memory_over(dtype: str, device: str) -> None:
     draws = kept_run(device, posterior(dtype=dtype))
     tensor = torch.from_dlpack(draws)
     assert tensor.dtype == getattr(torch, dtype)
-    assert tensor.device == torch.device(draws._device_theta.device)
+    assert tensor.device == torch.device(draws._elsewhere.device)
     np.testing.assert_array_equal(tensor.cpu().numpy(), draws.theta)
     # The memory is shared: a write through one array is visible in the next.
     tensor[1, 2, 3] = 7.0
@@ -109,7 +109,7 @@ def test_torch_takes_the_memory_over(dtype: str, device: str) -> None:
 
 def test_both_forms_of_the_capsule_are_handed_out(emulated: str) -> None:
     """Consumers without a version get the old form; an array that nobody imports is freed with its capsule."""
-    array = kept_run(emulated)._device_theta
+    array = kept_run(emulated)._elsewhere
     for version, name in ((None, "dltensor"), ((0, 8), "dltensor"), ((1, 0), "dltensor_versioned")):
         assert f'"{name}"' in repr(array.__dlpack__(max_version=version))
 
@@ -141,7 +141,7 @@ def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
         kept = pn.sample(
             post, pn.PCN(0.3), chains=1, draws=draws, warmup=None, seed=1, device=emulated, keep_on_device=True
         )
-        array = kept._device_theta
+        array = kept._elsewhere
         for version in (None, (1, 0)):
             array.__dlpack__(max_version=version)  # nobody takes it
         taken = np.from_dlpack(array)
@@ -156,7 +156,7 @@ def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
 
 
 def test_the_host_gets_copies(device: str) -> None:
-    array = kept_run(device)._device_theta
+    array = kept_run(device)._elsewhere
     host = np.asarray(array)
     host[:] = 0.0
     assert np.asarray(array).any() and np.asarray(array, dtype=np.float32).dtype == np.float32
@@ -169,7 +169,7 @@ def test_the_host_gets_copies(device: str) -> None:
 
 def test_what_the_cuda_interface_says() -> None:
     """Its content, for memory that says it is the second GPU's; others have none and are on no other device."""
-    emulated = kept_run("emulated:4")._device_theta
+    emulated = kept_run("emulated:4")._elsewhere
     assert not hasattr(emulated, "__cuda_array_interface__")
     with pytest.raises(BufferError, match="theta is on cpu: take it there"):
         emulated.__dlpack__(dl_device=(2, 0))
@@ -205,8 +205,8 @@ def test_what_the_cuda_interface_says() -> None:
 def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
     post = problems.problem(problems.rng_of("lifetime"), (3, 9, 6, 3), 30).post
     draws = kept_run(emulated, post, draws=300, thin=1)
-    expected, taken, capsule = draws.theta, np.from_dlpack(draws._device_theta), draws._device_theta.__dlpack__()
-    array = draws._device_theta
+    expected, taken, capsule = draws.theta, np.from_dlpack(draws._elsewhere), draws._elsewhere.__dlpack__()
+    array = draws._elsewhere
     del draws, post
     gc.collect()
     # New memory of the same size would lie where freed memory did.
@@ -221,7 +221,7 @@ def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
 def test_a_part_outlives_the_others(emulated: str) -> None:
     arguments: dict[str, Any] = {"chains": 2, "draws": 150, "warmup": None, "progress": False}
     several = pn.sample_many(replicates(), pn.PCNL(0.02), device=emulated, keep_on_device=True, **arguments)
-    expected, last = several[2].theta, several[2]._device_theta
+    expected, last = several[2].theta, several[2]._elsewhere
     del several
     gc.collect()
     np.testing.assert_array_equal(np.from_dlpack(last), expected)
@@ -252,8 +252,8 @@ def test_interrupted_runs_have_the_kept_draws_alone(calls: int, device: str, int
     with pytest.warns(UserWarning, match="interrupted"):
         draws = pn.sample(posterior(), KERNELS["pcnl"], device=device, keep_on_device=True, **arguments)
     kept = draws.n_draws
-    assert 0 < kept < 100_000 and draws._device_theta.shape == draws.theta.shape == (2, kept, posterior().dim)
-    assert draws._device_theta.strides[0] == 100_000 * draws._device_theta.strides[1]
+    assert 0 < kept < 100_000 and draws._elsewhere.shape == draws.theta.shape == (2, kept, posterior().dim)
+    assert draws._elsewhere.strides[0] == 100_000 * draws._elsewhere.strides[1]
     few = min(kept, 100)
     first = run(posterior(), KERNELS["pcnl"], device, chains=2, draws=few, thin=1)
     np.testing.assert_array_equal(draws.theta[:, :few], first.theta)
@@ -266,7 +266,7 @@ def test_a_run_interrupted_in_warmup_has_none(device: str, interrupt: Interrupt)
     arguments: dict[str, Any] = {"draws": 5, "warmup": pn.Warmup((Phase(10**6),)), "progress": True}
     with pytest.warns(UserWarning, match="interrupted: 0 of 5 draws"):
         draws = pn.sample(posterior(), KERNELS["pcnl"], device=device, keep_on_device=True, **arguments)
-    assert draws._device_theta.shape == draws.theta.shape == (4, 0, posterior().dim)
+    assert draws._elsewhere.shape == draws.theta.shape == (4, 0, posterior().dim)
 
 
 # Messages

@@ -85,7 +85,7 @@ def test_inputs_on_a_device_are_sampled_there_as_where_it_is_named() -> None:
 def test_draws_that_are_to_stay_go_to_the_device() -> None:
     draws = sampled(posterior(there=False), keep_on_device=True)
     assert where(draws) == (DEVICE, "the draws are to stay there")
-    assert draws._device_theta.shape == (2, 20, posterior(there=False).dim)
+    assert draws._elsewhere.shape == (2, 20, posterior(there=False).dim)
     with pytest.raises(ValueError, match=r"keep_on_device=True needs device=.*EllipticalSlice"):
         sampled(posterior(there=False), pn.EllipticalSlice(), keep_on_device=True)
 

@@ -44,7 +44,7 @@ def test_every_statistic_of_the_core_is_recorded(likelihood: pn.Likelihood, monk
     post = pn.Posterior(post.network.net, pn.Mix(2), problems.PRIOR, likelihood, post.data.X, post.data.y)
     draws = pn.sample(post, pn.PCNL(0.01), chains=2, draws=3, warmup=20, seed=1)
     # Facts of the run, which `draws.settings` records or which are used up.
-    of_run = {"theta", "draws_done", "completed", "warmup_steps", "warmup_stable"}
+    of_run = {"theta", "draws_done", "completed", "warmup_steps", "warmup_stable", "states"}
     # The number of gradients follows from the kernel and the number of steps.
     assert returned - of_run == set(draws.stats) - {"gradients"}
 

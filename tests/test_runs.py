@@ -17,7 +17,7 @@ from conftest import cpu_and_devices
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.sampling import progress as bars
 from patrac_native.sampling import sampler as sampling
-from patrac_native.sampling.settings import RunSettings
+from patrac_native.sampling.settings import OneRunSettings, RunSettings
 from patrac_native.sampling.warmup import Phase
 from scripts import output_of
 
@@ -282,8 +282,8 @@ def test_the_bar_says_when_the_warmup_is_over(monkeypatch: pytest.MonkeyPatch) -
 
 def test_sample_and_sample_many_take_the_settings_of_a_run() -> None:
     """`help` shows the one list of keywords; beside the subject only the kernel may be given by position."""
-    of_settings = dict(inspect.signature(RunSettings).parameters)
-    for function, subject in ((pn.sample, "post"), (pn.sample_many, "posts")):
+    for function, subject, own in ((pn.sample, "post", OneRunSettings), (pn.sample_many, "posts", RunSettings)):
+        of_settings = dict(inspect.signature(own).parameters)
         first, *rest = inspect.signature(function).parameters.values()
         assert first.name == subject and [one.name for one in rest] == list(of_settings)
         assert [one.name for one in rest if one.kind is not one.KEYWORD_ONLY] == ["kernel"]

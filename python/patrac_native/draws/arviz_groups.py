@@ -59,6 +59,10 @@ class PosteriorGroups:
             outputs = np.array([*targets, *(f"log variance of {name}" for name in targets)])
         return cls(network, likelihood, inputs, outputs, targets)
 
+    def of_run(self, theta: npt.NDArray[Any], stats: Stats) -> dict[str, Group]:
+        """Return the groups of theta (chain, draw, K) and of the statistics."""
+        return {"posterior": self.posterior(theta, stats), "sample_stats": sample_stats_group(stats)}
+
     def posterior(self, theta: npt.NDArray[Any], stats: Stats) -> Group:
         """Return the group of parameters: theta (chain, draw, K) by layers, and sampled variances and scales."""
         layout = theta_variables(self.network, self.inputs, self.outputs)

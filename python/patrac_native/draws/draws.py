@@ -666,8 +666,7 @@ class Draws(ChainDraws, Predictions):
                 f"them, are {reason}. {SCORE_NEW_ROWS}",
             )
         groups = {
-            "posterior": made.posterior(self.theta, self.stats),
-            "sample_stats": arviz_groups.sample_stats_group(self.stats),
+            **made.of_run(self.theta, self.stats),
             **made.data(self.theta.shape[:2], distribution, y, seed),
             **(made.prior(distribution, prior_draws, seed) if prior_draws else {}),
         }

@@ -113,7 +113,7 @@ def _checked(members: Sequence[Member], given: npt.ArrayLike) -> npt.NDArray[np.
 
 
 def rerun_error(
-    distribution: PredictiveDistribution, replicates: Replicates, coverage: float, progress: bool | None
+    distribution: PredictiveDistribution, replicates: Replicates, coverage: float, progress: bool | None = None
 ) -> RerunError:
     """Return the standard deviations of predictions over reruns, by leaving out each replicate, in blocks of rows."""
     check_probability(coverage, "coverage")

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
 from patrac_native.files.output import lock, path_of
+from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.interop.extras import import_extra
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -160,12 +161,25 @@ class RunFolder:
         """Return the number of draws in a chunk, for draws of `theta_bytes` bytes."""
         return max(1, min(_CHUNK_BYTES // (chains * theta_bytes), 1 << 16))
 
-    def append(self, tree: Any, first: int, chunk: int) -> None:
-        """Write the draws of a tree, as `to_datatree` makes it, from draw `first` on, the first of a chunk."""
+    def append(
+        self,
+        groups: Mapping[str, Group],
+        attributes: Mapping[str, Any],
+        library: Mapping[str, str],
+        first: int,
+        chunk: int,
+        *,
+        is_last: bool,
+    ) -> None:
+        """Write the draws of groups, as `to_datatree` has them, from draw `first` on, the first of a chunk.
+
+        Statistics of the whole run are written with the first draws and the last.
+        """
         zarr = import_extra("zarr", "store", "store")
         if first == 0:
-            for group in tree.children:  # of a run that was killed before it confirmed them
+            for group in groups:  # of a run that was killed before it confirmed them
                 shutil.rmtree(os.path.join(self.path, group), ignore_errors=True)
+            tree = build_datatree(groups, attributes, library, "store")
             codec = zarr.codecs.ZstdCodec(level=1, checksum=True)  # a damaged chunk is an error, not other numbers
             encoding = {
                 f"/{group}": {
@@ -181,15 +195,14 @@ class RunFolder:
             tree.to_zarr(self.path, mode="a", encoding=encoding, zarr_format=3, consolidated=False)
             return
         root = zarr.open_group(self.path, mode="r+")
-        root.attrs.update(tree.attrs)
-        for group, node in tree.children.items():
-            for name, variable in node.variables.items():
-                values = variable.to_numpy()
-                if "draw" not in variable.dims:
-                    if variable.dtype.kind in "biuf" and values.size:
+        root.update_attributes(dict(attributes))
+        for group, content in groups.items():
+            for name, (dimensions, values) in (content.variables | content.coordinates).items():
+                if "draw" not in dimensions:
+                    if is_last and values.dtype.kind in "biuf" and values.size:
                         root[group][name][...] = values
                     continue
-                axis = variable.dims.index("draw")
+                axis = list(dimensions).index("draw")
                 end = first + values.shape[axis]
                 array = root[group][name]
                 array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.arviz_groups import PosteriorGroups, library_attributes, posterior_attributes
 from patrac_native.draws.draws import Draws, stored_states
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.files.archive import check_entries, contents_hash
@@ -129,7 +130,8 @@ def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tu
             if completed := result["completed"]:
                 _take(run, at, result, last_step)
                 at.seconds += time.perf_counter() - began
-                at.next_steps = steps = _next_steps(steps, time.perf_counter() - began)
+                steps = min(_next_steps(steps, time.perf_counter() - began), chunk * thin)
+                at.next_steps = steps
                 _write(run, folder, at, chunk, whole=at.draws == asked)
     except KeyboardInterrupt:  # between two stretches
         completed = False
@@ -172,7 +174,12 @@ def _write(run: PreparedRun, folder: RunFolder, at: Checkpoint, chunk: int, *, w
     while (count := at.theta.shape[1]) >= chunk or (whole and count):
         part = slice(0, min(chunk, count))
         states = {name: values[:, part] for name, values in at.stats.items()}
-        folder.append(_draws(run, at, at.theta[:, part], states).to_datatree(prior_draws=0), at.written, chunk)
+        draws = _draws(run, at, at.theta[:, part], states)
+        made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
+        groups = made.of_run(draws.theta, draws.stats) | made.data(draws.theta.shape[:2], None, None, 0)
+        attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
+        # No DataTree, whose cycles of references would keep the draws in memory.
+        folder.append(groups, attributes, library_attributes(), at.written, chunk, is_last=whole and count <= chunk)
         at.written += min(chunk, count)
         at.theta = at.theta[:, part.stop :]
         at.stats = {name: values[:, part.stop :] for name, values in at.stats.items()}
