@@ -173,6 +173,9 @@ def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         pn.resume(store, 0)
     with pytest.raises(FileNotFoundError, match="there is no such folder"):
         pn.resume(tmp_path / "other.zarr", 10)
+    with pytest.raises(ValueError, match="init: the log-likelihood or its gradient is not finite"):
+        sampled("pcnl", 10, store=tmp_path / "b.zarr", init=np.full((3, 44), 1e30))
+    assert not (tmp_path / "b.zarr").exists()
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="is not the store of a run, or the run was killed before it began"):
         pn.resume(tmp_path / "empty", 10)
@@ -220,6 +223,25 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     (chunk,) = store.glob("posterior/weights_1/c/0/0/*/*")
     with pytest.raises(Exception, match=r"(?i)checksum|corrupt"):
         _ = pn.Draws.load(damage(chunk.relative_to(store))).theta
+    (copy / chunk.relative_to(store)).unlink()
+    with pytest.raises(ValueError, match="is damaged: parts of its draws are missing"):
+        _ = pn.Draws.load(copy).theta
+    folder = run_folder.RunFolder(store)
+    at = folder.checkpoint()
+    assert at is not None
+    whole = at.states
+    # Counters of the chain, eight bytes each, precede the index of the phase of its warm-up.
+    phase = len(np.zeros(7, np.int64).tobytes())
+    for states in (
+        [state[:-1] for state in whole],
+        [state + b"0" for state in whole],
+        [state[:phase] + np.int64(1 << 40).tobytes() + state[phase + 8 :] for state in whole],
+        [state[:phase] + np.int64(-1).tobytes() + state[phase + 8 :] for state in whole],
+    ):
+        at.states = states
+        folder.save(at)
+        with pytest.raises(ValueError, match="state: it belongs to a run of other settings, or is damaged"):
+            pn.resume(store, 70, progress=False)
     content = (store / "checkpoint.npz").read_bytes()
     (store / "checkpoint.npz").write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"checkpoint\.npz"):

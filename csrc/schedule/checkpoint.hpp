@@ -57,11 +57,11 @@ public:
         if (reads_ && !saved_.empty()) refuse();
     }
 
-private:
     [[noreturn]] static void refuse() {
         throw std::invalid_argument("state: it belongs to a run of other settings, or is damaged");
     }
 
+private:
     std::string written_;
     std::string_view saved_;
     bool reads_ = false;

@@ -93,6 +93,8 @@ public:
     void exchange(Checkpoint& state) {
         state.exchange(phase_, current_, first_step_size_, progress_, next_look_);
         state.exchange_vector(batches_);
+        // What is written for a phase has its index.
+        if (phase_ < 0 || phase_ > std::ssize(config_->warmup)) Checkpoint::refuse();
     }
 
     void next_phase() {

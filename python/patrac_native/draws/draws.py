@@ -770,9 +770,13 @@ def stored_states(
             network, likelihood, folder.tree(0, at.written, lambda name: name not in of_theta)
         )
         stats |= {name: np.concatenate([written[name], values], axis=1) for name, values in at.stats.items()}
+        if not np.isfinite(stats["log_likelihood"]).all():
+            raise ValueError(f"{folder.path} is damaged: parts of its statistics are missing.")
 
     def read() -> npt.NDArray[Any]:
         first = arviz_groups.theta_of(network, folder.tree(0, at.written, of_theta.__contains__))
+        if not np.isfinite(first).all():  # what zarr gives for a chunk without a file
+            raise ValueError(f"{folder.path} is damaged: parts of its draws are missing.")
         return np.concatenate([first, tail], axis=1)
 
     return (StoredTheta((len(tail), at.draws, network.dim), network.dtype, read) if at.written else tail), stats

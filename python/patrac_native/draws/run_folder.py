@@ -70,7 +70,7 @@ class RunFolder:
     """The folder of one run."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = path_of(path)
+        self.path = os.path.abspath(path_of(path))  # draws are read later, perhaps from another working folder
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -101,13 +101,19 @@ class RunFolder:
             ) from None
         save_arrays(os.path.join(self.path, _RUN), _RUN_KIND, header, arrays, overwrite=False)
 
+    def remove_unused(self) -> None:
+        """Remove the folder of a run that ended before its first checkpoint, so that its path is free again."""
+        if not os.path.exists(os.path.join(self.path, _CHECKPOINT)):
+            shutil.rmtree(self.path, ignore_errors=True)
+
     def given(self) -> tuple[dict[str, Any], Arrays]:
         """Return what `create` was given; FileNotFoundError or ValueError if there is no run."""
         if not os.path.isdir(self.path):
             raise FileNotFoundError(f"store={self.path!r}: there is no such folder.")
         if not os.path.exists(os.path.join(self.path, _RUN)):
             raise ValueError(
-                f"{self.path} is not the store of a run, or the run was killed before it began: there is no {_RUN}."
+                f"{self.path} is not the store of a run, or the run was killed before it began: there is no {_RUN}. "
+                "Remove the folder, and sample again."
             )
         return load_arrays(os.path.join(self.path, _RUN), _RUN_KIND)
 
@@ -142,6 +148,8 @@ class RunFolder:
             theta = arrays.pop("theta")
             if theta.ndim != 3 or theta.shape[1] != header["draws"] - header["written"]:
                 raise ValueError(f"its theta has the shape {theta.shape}")
+            if not (0 <= header["written"] <= header["draws"] and header["next_steps"] >= 0 and header["step"] >= 0):
+                raise ValueError("its counters are out of range")
             parts: dict[str, Arrays] = {"stat": {}, "total": {}}
             for name, values in arrays.items():
                 kind, _, own = name.partition("_")
@@ -206,7 +214,8 @@ class RunFolder:
                 end = first + values.shape[axis]
                 array = root[group][name]
                 array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
-                array[(slice(None),) * axis + (slice(first, end),)] = values + (first if name == "draw" else 0)
+                part = values + first if name == "draw" else values
+                array[(slice(None),) * axis + (slice(first, end),)] = part
 
     def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> Any:
         """Return these draws of the wanted variables as an xarray DataTree.

@@ -164,7 +164,11 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
     if settings.store is not None:
         folder = create_store(run, settings.store, store_data=settings.store_data)
         with folder.locked():
-            return (yield from _run_in_store(run, folder))
+            try:
+                return (yield from _run_in_store(run, folder))
+            except BaseException:
+                folder.remove_unused()
+                raise
     draws: list[Draws | TargetDraws] = yield from _run_chains([run])
     return draws[0]
 

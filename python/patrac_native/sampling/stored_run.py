@@ -44,7 +44,7 @@ _TOTALS: dict[str, Callable[[Any], npt.NDArray[np.bool_]] | None] = {
     "warmup_nonfinite": None,
 }
 _ENTRIES: dict[str, Any] = {"net": dict, "weights": str, "network": dict, "likelihood": dict, "given": dict}
-_ENTRIES |= {"data": str, "settings": dict, "version": str}
+_ENTRIES |= {"data": str, "settings": dict, "version": str, "chunk": int}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -75,7 +75,8 @@ def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: 
         arrays["init"] = np.asarray(given.init)
     if not store_data:
         arrays = {name: values for name, values in arrays.items() if not name.startswith(_DATA)}
-    folder.create({**header, "settings": settings, "version": version("patrac_native")}, arrays)
+    chunk = folder.chunk_draws(len(run.start), run.density.dim * run.density.dtype.itemsize)
+    folder.create({**header, "settings": settings, "version": version("patrac_native"), "chunk": chunk}, arrays)
     return folder
 
 
@@ -94,7 +95,7 @@ def stored_posterior(header: Mapping[str, Any], arrays: Arrays, given: Posterior
     own, found = json.loads(json.dumps(_given_to(given)[0])), dict(header)
     for content in (own, found):
         content.update(content.pop("network"))
-        for name in ("settings", "version", "level", "input_names", "likelihood"):
+        for name in ("settings", "version", "chunk", "level", "input_names", "likelihood"):
             content.pop(name, None)
     words = {"net": "network", "weights": "weights of the network", "given": "likelihood"}
     different = [words.get(name, name) for name in found if own.get(name) != found[name]]
@@ -118,8 +119,7 @@ def stored_settings(header: Mapping[str, Any], arrays: Arrays, **changes: Any) -
 
 def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tuple[Draws, list[Note]]:
     """Execute a run from its last checkpoint to its number of draws; Ctrl-C leaves what the last checkpoint has."""
-    asked, thin, chains = run.settings.draws, run.settings.thin, len(run.start)
-    chunk = folder.chunk_draws(chains, run.density.dim * run.density.dtype.itemsize)
+    asked, thin, chunk = run.settings.draws, run.settings.thin, max(1, folder.given()[0]["chunk"])
     at = _reopened(folder, chunk, run)
     steps, completed = at.next_steps or _FIRST_STEPS, True
     try:
@@ -144,6 +144,9 @@ def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tu
     theta_so_far, all_stats = stored_states(folder, at, run.post.network, run.post.likelihood)
     per_draw = {name: all_stats[name] for name in at.stats}
     draws, notes = assemble(run, run.choice, theta_so_far, per_draw, at.totals | {"completed": completed}, at.seconds)
+    if completed and at.settings != draws.settings:  # what all draws say of the noise
+        at.settings = draws.settings
+        folder.save(at)
     return cast("Draws", draws), notes
 
 
