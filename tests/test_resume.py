@@ -129,6 +129,40 @@ def test_xarray_reads_what_to_datatree_makes(tmp_path: Path) -> None:
     check_equal(pn.Draws.from_datatree(posterior("scales and variance"), found), draws)
 
 
+def test_what_all_draws_say_of_the_noise_is_in_the_store(tmp_path: Path) -> None:
+    """Nodes of this network that are kept fixed have fitted the noise."""
+    net = pn.train([2, 30, 30, 1], X, Y, likelihood=pn.Gaussian("sampled"), l2=1e-3, seed=0, progress=False)
+    post = pn.Posterior(net, pn.Mix(1), problems.PRIOR, pn.Gaussian("sampled"), X, Y)
+    settings: dict[str, Any] = {"chains": 2, "draws": 60, "seed": 0, "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        draws = pn.sample(post, store=tmp_path / "run.zarr", **settings)
+        expected = pn.sample(post, **settings)
+    assert "fitted_noise" in expected.settings
+    check_equal(draws, expected)
+    check_equal(pn.Draws.load(tmp_path / "run.zarr"), expected)
+
+
+@pytest.mark.parametrize("name", ["persistent", "collapsed"])
+def test_another_level_goes_on_with_other_bits(name: str, tmp_path: Path) -> None:
+    """Vectors of another width hold no part of a state."""
+    levels = pn.build_info()["SIMD levels"].split(", ")
+    if len(levels) < 2:
+        pytest.skip(f"this build or processor has the level {levels[0]} only")
+    net, architecture, prior, likelihood, kernel = RUNS[name]
+    here, there = (
+        pn.Posterior(net, architecture, prior, likelihood, X, Y, level=one) for one in (levels[0], levels[-1])
+    )
+    store, settings = tmp_path / "run.zarr", {"chains": 2, "warmup": 100, "seed": 0, "progress": False}
+    first = pn.sample(here, kernel, draws=20, store=store, **settings)
+    with pytest.raises(ValueError, match="go on without equal bits, exact=False"):
+        pn.resume(store, 40, post=there)
+    found = pn.resume(store, 40, post=there, exact=False, progress=False)
+    assert np.array_equal(found.theta[:, :20], first.theta)
+    # One step of another level rounds differently; the noise is the same.
+    np.testing.assert_allclose(found.theta[:, 20], pn.sample(here, kernel, draws=21, **settings).theta[:, 20], atol=1e-3)
+
+
 def test_the_posterior_comes_from_the_store_or_must_be_the_same(tmp_path: Path) -> None:
     weights, store = np.linspace(0.5, 1.5, 30), tmp_path / "run.zarr"
     net = problems.random_network(np.random.default_rng(2), (2, 4, 1))
@@ -197,6 +231,11 @@ def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run_folder.save_arrays(store / "run.npz", content["kind"], own, arrays, overwrite=True)
     with pytest.raises(ValueError, match=r"at the instruction-set level v9, .* PATRAC_SIMD=v9 .* exact=False"):
         pn.resume(store, 20)
+    content["network"]["level"], content["version"] = posterior("pcnl").network.level, "0.0.1"
+    own = {name: value for name, value in content.items() if name not in ("format", "kind")}
+    run_folder.save_arrays(store / "run.npz", content["kind"], own, arrays, overwrite=True)
+    with pytest.raises(ValueError, match=r"was made by patrac_native 0\.0\.1, and this is .* exact=False"):
+        pn.resume(store, 20)
     assert pn.resume(store, 20, exact=False, progress=False).n_draws == 20
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match=r"store needs zarr, .* pip install 'patrac_native\[store\]'"):
@@ -230,13 +269,20 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     at = folder.checkpoint()
     assert at is not None
     whole = at.states
-    # Counters of the chain, eight bytes each, precede the index of the phase of its warm-up.
-    phase = len(np.zeros(7, np.int64).tobytes())
+
+    def changed(place: int, value: int) -> list[bytes]:
+        return [state[: 8 * place] + np.int64(value).tobytes() + state[8 * place + 8 :] for state in whole]
+
+    # First come seven counters of the chain, of which the fifth is that of steps since a draw, then its phase.
+    step, since_draw, phase = 0, 4, 7
     for states in (
         [state[:-1] for state in whole],
         [state + b"0" for state in whole],
-        [state[:phase] + np.int64(1 << 40).tobytes() + state[phase + 8 :] for state in whole],
-        [state[:phase] + np.int64(-1).tobytes() + state[phase + 8 :] for state in whole],
+        changed(step, -1),
+        changed(since_draw, 3),
+        changed(since_draw, -1),
+        changed(phase, 1 << 40),
+        changed(phase, -1),
     ):
         at.states = states
         folder.save(at)
@@ -275,6 +321,10 @@ def test_what_was_confirmed_outlives_a_full_disk_and_ctrl_c(tmp_path: Path, monk
         more = pn.resume(store, 80, progress=False)
     assert left.n_draws < more.n_draws < 80
     monkeypatch.setattr(run_folder.RunFolder, "save", save)
+    # All that the store has: now the arrays have it too.
+    enough = pn.resume(store, more.n_draws, progress=False)
+    assert np.array_equal(enough.theta, whole.theta[:, : more.n_draws])
+    assert xarray.open_datatree(store, engine="zarr", consolidated=False)["posterior"].sizes["draw"] == more.n_draws
     check_equal(pn.resume(store, 80, progress=False), whole)
 
 

@@ -91,10 +91,15 @@ public:
     void after_look() { next_look_ *= 2; }
 
     void exchange(Checkpoint& state) {
-        state.exchange(phase_, current_, first_step_size_, progress_, next_look_);
+        std::int64_t steps = current_.steps;  // what phases before it left may have been added
+        state.exchange(phase_, steps, first_step_size_, progress_, next_look_);
         state.exchange_vector(batches_);
-        // What is written for a phase has its index.
+        if (!state.reads()) return;
+        // Results of a phase are written at its index, and it ends where its steps are equal to their number.
         if (phase_ < 0 || phase_ > std::ssize(config_->warmup)) Checkpoint::refuse();
+        current_ = sampling() ? config_->sampling : config_->warmup[static_cast<std::size_t>(phase_)];
+        current_.steps = steps;
+        if (!sampling() && (progress_.steps < 0 || progress_.steps >= steps)) Checkpoint::refuse();
     }
 
     void next_phase() {

@@ -96,6 +96,7 @@ public:
     void exchange(Checkpoint& saved) override {
         saved.exchange(step_, accepted_, nonfinite_, warmup_nonfinite_, steps_since_draw_, accepted_since_draw_,
                        evaluated_since_draw_);
+        if (step_ < 0 || steps_since_draw_ < 0 || steps_since_draw_ >= config_.thin) Checkpoint::refuse();
         schedule_.exchange(saved);
         prior_.exchange(saved);
         saved.exchange_array(variance_.data(), std::ssize(variance_));

@@ -73,7 +73,7 @@ public:
 
     // What a step leaves to the next one beside the state.
     void exchange(Checkpoint& state) {
-        state.exchange_array(momentum_.data(), momentum_.size());
+        state.exchange_array(momentum_.data(), kept_.size());  // what lies beyond is multiplied by zeros
         state.exchange(momentum_sign_, threshold_);
     }
 

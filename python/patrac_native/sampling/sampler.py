@@ -19,7 +19,14 @@ from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve
 from patrac_native.sampling.progress import ProgressBars
 from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, OneRunSettings, RunSettings, with_settings
-from patrac_native.sampling.stored_run import create_store, run_stored, stored_posterior, stored_settings
+from patrac_native.sampling.stored_run import (
+    check_exact,
+    create_store,
+    run_stored,
+    stored_posterior,
+    stored_settings,
+)
+from patrac_native.validation.checks import check_count
 from patrac_native.validation.notes import Note
 
 P = ParamSpec("P")
@@ -115,8 +122,9 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
     store : path-like, optional
         A new folder in which the run is kept while it goes on (extra `store`): its draws as Zarr arrays of the groups
         of `Draws.to_datatree`, which xarray reads, and a checkpoint about every two seconds, from which `resume` goes
-        on to the same bits after a kill. The memory of the run does not grow with its draws; those that are returned
-        are read where they are first used. Of a posterior, on the CPU, without `stop_when`.
+        on to the same bits after a kill. The memory of the run does not grow with its draws; of those that are returned
+        the statistics are in memory, and theta is read at its first use. Of a posterior, on the CPU, without
+        `stop_when`.
     store_data : bool
         Whether the store holds the data, so that `resume` needs no posterior; default True. Otherwise it holds a hash.
 
@@ -162,10 +170,10 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
     """
     run = prepare_run(post, settings, is_stored=settings.store is not None)
     if settings.store is not None:
-        folder = create_store(run, settings.store, store_data=settings.store_data)
+        folder, chunk = create_store(run, settings.store, store_data=settings.store_data)
         with folder.locked():
             try:
-                return (yield from _run_in_store(run, folder))
+                return (yield from _run_in_store(run, folder, chunk))
             except BaseException:
                 folder.remove_unused()
                 raise
@@ -198,8 +206,8 @@ def resume(
     threads, progress
         As for `sample`.
     exact : bool
-        Whether the run must go on with the instruction-set level with which it began, on which the last bits of draws
-        depend; default True. False goes on with this machine's.
+        Whether the run must go on to the bits of a run without a break: with the instruction-set level and the version
+        of the package with which it began; default True. False goes on with what there is.
 
     Returns
     -------
@@ -213,7 +221,7 @@ def resume(
         If another run writes to the folder.
     TypeError, ValueError
         If the folder holds no run or is damaged, the store has more draws, `post` is another posterior or is missing,
-        or this machine lacks the level of the run and `exact` is True.
+        or `exact` is True and level or version are others.
 
     Examples
     --------
@@ -230,24 +238,19 @@ def resume(
     """
     if post is not None and not isinstance(post, Posterior):
         raise TypeError(f"post must be the Posterior of the run, or None; got {type(post).__name__}.")
-    folder = RunFolder(store)
+    total, folder = check_count(draws, "draws"), RunFolder(store)
     header, arrays = folder.given()
     with folder.locked():
-        with rebuilding(folder.path):
-            settings = stored_settings(header, arrays, draws=1, threads=threads, progress=progress)
-        settings = replace(settings, draws=draws)
         its_post = stored_posterior(header, arrays, post, folder.path)
-        level = header["network"]["level"]
-        if exact and its_post.network.level != level:
-            raise ValueError(
-                f"{folder.path} was made at the instruction-set level {level}, and this posterior has "
-                f"{its_post.network.level}: set PATRAC_SIMD={level} where the machine supports it, or go on without "
-                "equal bits, exact=False."
-            )
+        if exact:
+            check_exact(header, its_post, folder.path)
+        with rebuilding(folder.path):
+            settings = stored_settings(header, arrays, draws=total, threads=threads, progress=progress)
         at = folder.checkpoint()
-        if at is not None and draws < at.draws:
-            raise ValueError(f"draws is the total of each chain; {folder.path} has {at.draws} already, got {draws}.")
-        notes = _run_in_store(prepare_run(its_post, settings, is_stored=True), folder)
+        if at is not None and total < at.draws:
+            raise ValueError(f"draws is the total of each chain; {folder.path} has {at.draws} already, got {total}.")
+        chunk = max(1, header["chunk"])
+        notes = _run_in_store(prepare_run(its_post, settings, is_stored=True), folder, chunk)
         while True:
             try:
                 next(notes).give(stacklevel=2)
@@ -256,11 +259,11 @@ def resume(
                 return found
 
 
-def _run_in_store(run: PreparedRun, folder: RunFolder) -> Generator[Note, None, Draws]:
+def _run_in_store(run: PreparedRun, folder: RunFolder, chunk: int) -> Generator[Note, None, Draws]:
     """Execute a run that is kept in a folder."""
     yield from run.notes
     with ProgressBars([run]) as bars:
-        draws, notes = run_stored(run, folder, bars.reports(together=False)[0])
+        draws, notes = run_stored(run, folder, chunk, bars.reports(together=False)[0])
     yield from notes
     return draws
 

@@ -48,15 +48,9 @@ _ENTRIES |= {"data": str, "settings": dict, "version": str, "chunk": int}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: bool) -> RunFolder:
-    """Make the folder of a run."""
-    post, folder = run.post, RunFolder(path)
-    if not isinstance(post, Posterior):
-        raise TypeError(
-            "store keeps runs on a Posterior; a Target is a function, which no file holds. Leave store out."
-        )
-    if run.choice.device != "cpu":
-        raise ValueError(f'store needs device="cpu"; the run is on {run.choice.device}. Leave one of them out.')
+def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: bool) -> tuple[RunFolder, int]:
+    """Make the folder of a run; return it with the number of draws in a chunk."""
+    post, folder = check_storable(run), RunFolder(path)
     if run.settings.stop_when is not None:
         raise ValueError(
             "store keeps a run of a given number of draws, and stop_when may end it; leave one of them out."
@@ -77,7 +71,33 @@ def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: 
         arrays = {name: values for name, values in arrays.items() if not name.startswith(_DATA)}
     chunk = folder.chunk_draws(len(run.start), run.density.dim * run.density.dtype.itemsize)
     folder.create({**header, "settings": settings, "version": version("patrac_native"), "chunk": chunk}, arrays)
-    return folder
+    return folder, chunk
+
+
+def check_storable(run: PreparedRun) -> Posterior:
+    """Return the posterior of a run; TypeError or ValueError if a store cannot keep it."""
+    if not isinstance(run.post, Posterior):
+        raise TypeError(
+            "store keeps runs on a Posterior; a Target is a function, which no file holds. Leave store out."
+        )
+    if run.choice.device != "cpu":
+        raise ValueError(f'store needs device="cpu"; the run is on {run.choice.device}. Leave one of them out.')
+    return run.post
+
+
+def check_exact(header: Mapping[str, Any], post: Posterior, path: str) -> None:
+    """Raise ValueError if a run would go on with other bits: at another level, or by another version of the package."""
+    level, made_by = header["network"]["level"], header["version"]
+    if post.network.level != level:
+        raise ValueError(
+            f"{path} was made at the instruction-set level {level}, and this posterior has {post.network.level}: set "
+            f"PATRAC_SIMD={level} where the machine supports it, or go on without equal bits, exact=False."
+        )
+    if made_by != version("patrac_native"):
+        raise ValueError(
+            f"{path} was made by patrac_native {made_by}, and this is {version('patrac_native')}: go on with that "
+            "version, or without equal bits, exact=False."
+        )
 
 
 def stored_posterior(header: Mapping[str, Any], arrays: Arrays, given: Posterior | None, path: str) -> Posterior:
@@ -117,15 +137,19 @@ def stored_settings(header: Mapping[str, Any], arrays: Arrays, **changes: Any) -
     )
 
 
-def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tuple[Draws, list[Note]]:
-    """Execute a run from its last checkpoint to its number of draws; Ctrl-C leaves what the last checkpoint has."""
-    asked, thin, chunk = run.settings.draws, run.settings.thin, max(1, folder.given()[0]["chunk"])
+def run_stored(run: PreparedRun, folder: RunFolder, chunk: int, report: Report | None) -> tuple[Draws, list[Note]]:
+    """Execute a run from its last checkpoint to its number of draws; Ctrl-C leaves what the last checkpoint has.
+
+    `chunk` is the number of draws in a chunk of the arrays.
+    """
+    asked, thin, post = run.settings.draws, run.settings.thin, check_storable(run)
     at = _reopened(folder, chunk, run)
     steps, completed = at.next_steps or _FIRST_STEPS, True
     try:
         while at.draws < asked and completed:
             began = time.perf_counter()
-            last_step, room = at.step + steps, min(asked - at.draws, steps // thin + 1)
+            # More room than these steps fill: a stretch ends at its last step, or with the last draw of the run.
+            last_step, room = at.step + steps, min(asked - at.draws, steps // thin + 2)
             result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
             if completed := result["completed"]:
                 _take(run, at, result, last_step)
@@ -140,11 +164,12 @@ def run_stored(run: PreparedRun, folder: RunFolder, report: Report | None) -> tu
         if last is None:
             raise KeyboardInterrupt
         at = last
-    assert isinstance(run.post, Posterior)
-    theta_so_far, all_stats = stored_states(folder, at, run.post.network, run.post.likelihood)
+    elif at.theta is not None and at.theta.shape[1]:  # of an interrupted run that needs no more draws than it had
+        _write(run, folder, at, chunk, whole=True)
+    theta_so_far, all_stats = stored_states(folder, at, post.network, post.likelihood)
     per_draw = {name: all_stats[name] for name in at.stats}
     draws, notes = assemble(run, run.choice, theta_so_far, per_draw, at.totals | {"completed": completed}, at.seconds)
-    if completed and at.settings != draws.settings:  # what all draws say of the noise
+    if completed:
         at.settings = draws.settings
         folder.save(at)
     return cast("Draws", draws), notes
@@ -195,6 +220,7 @@ def _draws(run: PreparedRun, at: Checkpoint, theta: npt.NDArray[Any], per_draw: 
     totals = at.totals | {"completed": at.draws == run.settings.draws}
     draws, _ = assemble(run, run.choice, theta, per_draw, totals, at.seconds)
     draws.stats["gradients"] = at.totals["gradients"]
+    draws.settings.pop("fitted_noise", None)  # which all draws tell, at the end of the run
     return cast("Draws", draws)
 
 
