@@ -259,6 +259,18 @@ def test_errors_are_one_line_and_code_2(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_nul_character_is_refused_with_the_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, name in (
+        (["fit", "a\0b.csv", "--target", "y"], "data"),
+        (["fit", "t.csv", "--target", "y", "--out", "a\0b"], "out"),
+        (["fit", "t.csv", "--target", "y", "--drop", "a", "a\0b"], "drop"),
+        (["predict", "a\0b", "t.csv"], "directory"),
+    ):
+        assert main(arguments) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"patrac {arguments[0]}: error: {name} must not hold a NUL character; got 'a\\x00b")
+
+
 def test_all_problems_of_a_table_are_listed_with_their_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

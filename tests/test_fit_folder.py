@@ -105,6 +105,27 @@ def test_two_at_once_are_refused_and_an_error_leaves_nothing(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == []
 
 
+def test_modes_of_files_stay(tmp_path: Path) -> None:
+    write(tmp_path / "run", "old", NAMES[:3])
+    for name in NAMES[:2]:
+        (tmp_path / "run" / name).chmod(0o600)
+    with staging(str(tmp_path / "run"), NAMES) as staged:
+        write(Path(staged), "new")
+        new = (Path(staged) / NAMES[3]).stat().st_mode & 0o777
+        commit(staged, str(tmp_path / "run"), NAMES)
+    assert contents(tmp_path / "run") == ["new"] * 4
+    assert [(tmp_path / "run" / name).stat().st_mode & 0o777 for name in NAMES] == [0o600, 0o600, new, new]
+
+
+@pytest.mark.parametrize("folder", ["link", "link/", "link/run"])
+def test_links_to_folders_that_are_not_there_are_refused(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("gone")
+    with pytest.raises(FileExistsError, match="link is a link to a folder that is not there; remove it"):
+        with staging(f"{tmp_path}/{folder}", NAMES):
+            pass
+    assert os.listdir(tmp_path) == ["link"]
+
+
 def test_modes_and_links_of_folders_stay(tmp_path: Path) -> None:
     write(tmp_path / "real", "old")
     (tmp_path / "real").chmod(0o700)

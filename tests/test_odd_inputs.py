@@ -632,6 +632,12 @@ def test_the_first_draws_have_their_share_of_the_seconds(some_draws: pn.Draws) -
     assert first.steps_per_second == pytest.approx(whole.steps_per_second)
 
 
+def test_a_summary_without_inputs_says_what_to_give(some_draws: pn.Draws) -> None:
+    for draws in (some_draws, pn.DrawsMixture([some_draws, some_draws])):
+        with pytest.raises(TypeError, match=r"^summary needs X, .*: summary\(X_train\)"):
+            draws.summary()
+
+
 def test_a_summary_warns_of_no_argument_that_it_lacks() -> None:
     """With few independent draws the sum of autocorrelations is below zero now and then: a NaN, as the table shows."""
     post = pn.Posterior(network(), pn.Out(1), PRIOR, pn.Gaussian(0.1), PLAIN, Y)

@@ -63,3 +63,8 @@ def test_weights_whose_sum_overflows(likelihood: pn.Likelihood) -> None:
             dtype="float64",
             sample_weight=np.full(50, 1e307),
         )
+
+
+def test_weights_whose_sum_overflows_are_blamed_by_estimators() -> None:
+    with pytest.raises(ValueError, match=r"^sample_weight sums to more than float64 holds .*nearer to 1"):
+        pn.PatracRegressor().fit(X, Y, sample_weight=np.full(50, 1e307))

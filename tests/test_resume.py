@@ -160,7 +160,9 @@ def test_another_level_goes_on_with_other_bits(name: str, tmp_path: Path) -> Non
     found = pn.resume(store, 40, post=there, exact=False, progress=False)
     assert np.array_equal(found.theta[:, :20], first.theta)
     # One step of another level rounds differently; the noise is the same.
-    np.testing.assert_allclose(found.theta[:, 20], pn.sample(here, kernel, draws=21, **settings).theta[:, 20], atol=1e-3)
+    np.testing.assert_allclose(
+        found.theta[:, 20], pn.sample(here, kernel, draws=21, **settings).theta[:, 20], atol=1e-3
+    )
 
 
 def test_the_posterior_comes_from_the_store_or_must_be_the_same(tmp_path: Path) -> None:

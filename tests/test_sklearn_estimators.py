@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import patrac_native as pn
 from patrac_native.cli.main import main
+from patrac_native.fit import base
 from patrac_native.fit.evaluation import members_of
 
 SMALL: dict[str, Any] = {
@@ -239,19 +241,19 @@ def test_files_and_pickles_predict_to_the_bit(
     X, y = rows()
     fitted.save(tmp_path / "reg")
     assert b"pickle" not in (tmp_path / "reg").read_bytes()
-    for copy in (pn.PatracRegressor.load(tmp_path / "reg"), pickle.loads(pickle.dumps(fitted))):
-        for one, other in zip(fitted.predict_interval(X), copy.predict_interval(X), strict=True):
+    for loaded in (pn.PatracRegressor.load(tmp_path / "reg"), pickle.loads(pickle.dumps(fitted))):
+        for one, other in zip(fitted.predict_interval(X), loaded.predict_interval(X), strict=True):
             np.testing.assert_array_equal(one, other)
-        assert str(copy.report_) == str(fitted.report_) and str(copy) == str(fitted)
-        assert copy.get_params() == fitted.get_params() and copy.n_iter_ == fitted.n_iter_
-        assert copy.evaluate(X, y).scores == fitted.evaluate(X, y).scores
+        assert str(loaded.report_) == str(fitted.report_) and str(loaded) == str(fitted)
+        assert loaded.get_params() == fitted.get_params() and loaded.n_iter_ == fitted.n_iter_
+        assert loaded.evaluate(X, y).scores == fitted.evaluate(X, y).scores
         with pytest.raises(AttributeError, match=r"posterior_ is not part of the files and pickles.*fit again"):
-            _ = copy.posterior_
+            _ = loaded.posterior_
     assert len(fitted.posterior_.data.X) == len(X)
     clf, table = labelled
     clf.save(tmp_path / "clf")
-    copy = pn.PatracClassifier.load(tmp_path / "clf")
-    np.testing.assert_array_equal(copy.predict(table[["a", "b", "c"]]), clf.predict(table[["a", "b", "c"]]))
+    loaded = pn.PatracClassifier.load(tmp_path / "clf")
+    np.testing.assert_array_equal(loaded.predict(table[["a", "b", "c"]]), clf.predict(table[["a", "b", "c"]]))
     with pytest.raises(ValueError, match=r"holds a PatracClassifier; read it with PatracClassifier\.load"):
         pn.PatracRegressor.load(tmp_path / "clf")
     with pytest.raises(ValueError):
@@ -401,7 +403,16 @@ def test_a_poor_training_is_told_in_parameters_of_the_estimator() -> None:
     X, y = rows()
     y = np.random.default_rng(0).normal(size=len(y))
     with pytest.warns(UserWarning, match=r"constant predictor.* Raise max_iter, or lower l2\.$"):
-        pn.PatracRegressor(**{**FULL, "l2": 1e6, "max_iter": 3}).fit(X, y)
+        pn.PatracRegressor(**{**FULL, "l2": 1e6, "max_iter": 3, "validation_fraction": 0}).fit(X, y)
+    y = np.random.default_rng(1).normal(size=len(y))  # of which validation rows learn nothing at either penalty
+    for given, words in (
+        ({"l2": 1e3}, "Lower l2, or leave it out"),
+        ({"l2": None}, "Give inputs that say more about y."),
+    ):
+        with pn.Note.collect() as notes:
+            pn.PatracRegressor(**{**FULL, **given}).fit(X, y)
+        told = [str(note) for note in notes if note.kind == "poor fit"]
+        assert told and all(words in text for text in told), given
 
 
 def test_a_fit_prints_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -470,6 +481,30 @@ def test_refused_rows() -> None:
         pn.PatracRegressor(**FULL).fit(np.ones((len(X), 2)), y)
     with pytest.raises(ValueError, match="y has one class only, 'a'"):
         pn.PatracClassifier(**SMALL).fit(X, np.full(len(X), "a"))
+
+
+class Failing:
+    """An array of another library, whose conversion fails."""
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        raise KeyError("of its own")
+
+
+def test_arrays_whose_conversion_fails_are_named(fitted: pn.PatracRegressor) -> None:
+    X, y = rows()
+    for made in (pn.PatracRegressor, pn.PatracClassifier):
+        with pytest.raises(TypeError, match=r"^X must be an array of numbers; .*of its own"):
+            made(**FULL).fit(Failing(), y)
+        with pytest.raises(TypeError, match=r"^y must be an array of numbers; .*of its own"):
+            made(**FULL).fit(X, Failing())
+        with pytest.raises(TypeError, match=r"^y must be an array of numbers"):
+            made(**FULL).fit(X, y > y.mean(), held_out=(X, Failing()))
+    with pytest.raises(TypeError, match=r"^sample_weight must be an array of numbers"):
+        pn.PatracRegressor(**FULL).fit(X, y, sample_weight=Failing())
+    with pytest.raises(TypeError, match=r"^X must be an array of numbers"):
+        fitted.predict(Failing())
+    with pytest.raises(TypeError, match=r"^y must be an array of numbers"):
+        fitted.evaluate(X, Failing())
 
 
 def test_masked_entries_are_refused(fitted: pn.PatracRegressor) -> None:
@@ -600,6 +635,31 @@ def test_class_scores_count_rows_by_their_weight(labelled: tuple[pn.PatracClassi
     for name in ("nlpd", "nll", "brier", "accuracy"):
         assert weighted[name] == pytest.approx(repeated[name], rel=1e-10)
     assert weighted["entropy"] == pytest.approx(repeated["entropy"], rel=1e-10)
+
+
+@pytest.mark.parametrize(("name", "value"), [("minutes", "xxx"), ("hidden_layer_sizes", -5), ("df", 0.5)])
+def test_files_with_parameters_that_no_fit_takes_are_refused(
+    name: str, value: Any, fitted: pn.PatracRegressor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = copy(fitted).set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"'{name}' parameter"):
+        changed.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "check_parameters", lambda *_: None)
+        changed.save(tmp_path / "model")
+    with pytest.raises(ValueError, match=rf"model is damaged .*'{name}' parameter"):
+        pn.PatracRegressor.load(tmp_path / "model")
+
+
+def test_a_tail_at_the_end_of_float64_is_no_warning_of_numpy() -> None:
+    """ArviZ's fit of the tail of importance ratios overflows where log-likelihoods differ by millions."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 1)), rng.normal(size=60)
+    given = {**FULL, "hidden_layer_sizes": (8, 8), "max_iter": 2, "l2": 1.0, "chains": 4, "draws": 8, "thin": 1}
+    with warnings.catch_warnings(), pn.Note.collect():
+        warnings.simplefilter("error", RuntimeWarning)
+        pn.PatracRegressor(**{**given, "warmup": 1, "random_state": 0}, likelihood=pn.Gaussian(1e-6)).fit(X, y)
 
 
 def test_files_have_the_mode_of_other_files(fitted: pn.PatracRegressor, tmp_path: Path) -> None:

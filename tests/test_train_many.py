@@ -136,8 +136,8 @@ def test_warnings_name_the_network_and_the_callers_line() -> None:
             SIZES, X, y + 5, networks=2, l2=0.1, validation_fraction=0, max_epochs=2, learning_rate=1e-9, progress=False
         )
     assert len(raised) == 2
-    for index, warning in enumerate(raised):
-        assert str(warning.message).startswith(f"network {index}: train: the fit is poor")
+    for number, warning in enumerate(raised, 1):  # as in verdicts and reports
+        assert str(warning.message).startswith(f"network {number}: train: the fit is poor")
     assert all(warning.filename == __file__ for warning in raised)
 
 

@@ -170,6 +170,24 @@ def test_penalties_are_relative_to_noise_variance_and_weights() -> None:
     np.testing.assert_allclose(penalties(sample_weight=np.full(50, 3.0)), 3 * plain)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"\(l2 = \S+ and .* chosen on validation rows, which a closer fit .*\)\..* or give inputs that say more"),
+        ({"l2": 1e3}, r"\(validation rows chose \d+ epochs? at l2 = 1e\+03, and more epochs .*\)\..* or lower l2\.$"),
+        ({"l2": 1e-3, "max_epochs": 1}, r"1 epoch at l2 = 0\.001, all of max_epochs = 1\)\..* raise .* or lower l2\.$"),
+        ({"max_epochs": 1}, r"l2 = \S+ and 1 epoch were chosen .*, all of max_epochs = 1\)\..* or max_epochs\.$"),
+    ],
+)
+def test_the_remedy_of_a_poor_fit_agrees_with_the_choice(given: dict[str, Any], message: str) -> None:
+    """A lower penalty is no remedy where validation rows preferred a larger one."""
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
+    with pytest.warns(UserWarning, match=message) as raised:
+        pn.train([3, 4, 1], X, y, progress=False, **given)
+    assert ("lower l2" in str(raised[0].message)) == ("l2" in given)
+
+
 def test_search_ends_after_two_worse_penalties() -> None:
     tried = search_penalties(lambda penalty: abs(np.log(penalty / 0.5)), largest=10.0)
     assert [round(penalty, 3) for penalty, _ in tried] == [10.0, 3.162, 1.0, 0.316, 0.1, 0.032]

@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words: str = args.words
     with _terminations() as terminated:
         try:
+            _check_text(args)
             with _plain_warnings(words):
                 return run(args)
         except USAGE_ERRORS as error:
@@ -104,6 +105,14 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             command.add_argument("--traceback", action="store_true", help=TRACEBACK)
             command.set_defaults(run=module.run, words=command.prog)
     return parser
+
+
+def _check_text(args: argparse.Namespace) -> None:
+    """Raise ValueError that names an argument with a NUL character, which no file and no column has in its name."""
+    for name, value in vars(args).items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and "\0" in one:
+                raise ValueError(f"{name} must not hold a NUL character; got {one!r}.")
 
 
 def _sentence(text: str) -> str:

@@ -132,9 +132,10 @@ def _smoothed(log_likelihood: FloatArray) -> tuple[FloatArray, float]:
     if np.ptp(log_likelihood) <= _SAME:
         return np.zeros_like(log_likelihood), -np.inf
     array_stats: Any = import_module("arviz_stats.base").array_stats
-    # ArviZ fits no tail to equal values, as chains leave them that stand still; nothing is known about the ratios.
+    # ArviZ fits no tail to equal values, as chains leave them that stand still, and overflows at tiny ones; nothing is
+    # known about the ratios.
     try:
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             log_weights, khat = array_stats.psislw(log_likelihood)
     except ValueError:
         return -log_likelihood, np.inf

@@ -454,7 +454,7 @@ class Draws(ChainDraws, Predictions):
 
     def summary(
         self,
-        X: npt.ArrayLike,
+        X: npt.ArrayLike | None = None,
         y: npt.ArrayLike | None = None,
         *,
         coverage: float = 0.95,
@@ -466,7 +466,8 @@ class Draws(ChainDraws, Predictions):
         Parameters
         ----------
         X : array_like, shape (n, d)
-            Finite inputs at which f is summarised, such as a grid or a sample of the training inputs.
+            Finite inputs at which f is summarised, such as a grid or a sample of the training inputs. They have no
+            default: draws hold no data.
         y : array_like, optional
             Targets at X, if these rows were held out: the verdict then also considers how well the draws predict them
             (`PredictiveDistribution.calibration`). Targets of the training rows would flatter.
@@ -484,9 +485,12 @@ class Draws(ChainDraws, Predictions):
 
         Raises
         ------
+        TypeError
+            If X is not given.
         ValueError
             If `coverage` is outside (0, 1) or there are fewer than 4 draws.
         """
+        X = summary_points(X)
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
         with summary_bar(distribution, 1, progress) as bar:
@@ -750,6 +754,15 @@ class Draws(ChainDraws, Predictions):
             f"Draws({self.network.architecture.label()}, chains={self.n_chains}, draws={self.n_draws}, "
             f"K={self.network.dim}, {made})"
         )
+
+
+def summary_points(X: npt.ArrayLike | None) -> npt.ArrayLike:
+    """Return the inputs of a summary; raise TypeError that says what to give if there are none."""
+    if X is None:
+        raise TypeError(
+            "summary needs X, the inputs at which f is summarised, such as training inputs: summary(X_train)."
+        )
+    return X
 
 
 def summary_bar(distribution: PredictiveDistribution, posteriors: int, progress: bool | None) -> Any:

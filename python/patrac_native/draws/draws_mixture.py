@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.diagnostics.psis import WeightMethod
 from patrac_native.draws.distribution import check_row_weights, leave_out, warn_caller
-from patrac_native.draws.draws import Draws, Predictions, summary_bar
+from patrac_native.draws.draws import Draws, Predictions, summary_bar, summary_points
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
 from patrac_native.files.archive import PathOrStream, check_entries, check_numbers, load_arrays, rebuilding, save_arrays
@@ -219,7 +219,7 @@ class DrawsMixture(Predictions):
 
     def summary(
         self,
-        X: npt.ArrayLike,
+        X: npt.ArrayLike | None = None,
         y: npt.ArrayLike | None = None,
         *,
         coverage: float = 0.95,
@@ -233,6 +233,7 @@ class DrawsMixture(Predictions):
         MixtureSummary
             Its string is a table; its verdict judges convergence within each member.
         """
+        X = summary_points(X)
         distribution = self.distribution(X, offset=offset)
         calibration = None if y is None else distribution.calibration(y)
         with summary_bar(distribution, len(self.members), progress) as bar:

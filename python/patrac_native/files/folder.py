@@ -28,6 +28,7 @@ def staging(folder: str, names: Collection[str]) -> Iterator[str]:
         )
     if os.path.lexists(target) and not os.path.isdir(target):
         raise FileExistsError(f"{folder} is no folder; give another with --out.")
+    refuse_dangling(folder)
     parent, name = os.path.split(target)
     path = os.path.join(parent, f".{name}.staged")
     while True:
@@ -56,8 +57,11 @@ def staging(folder: str, names: Collection[str]) -> Iterator[str]:
 
 
 def commit(path: str, folder: str, names: Collection[str]) -> None:
-    """Put a staged folder, whose files are complete, in the place of `folder`."""
+    """Put a staged folder, whose files are complete, in the place of `folder`; modes of folder and files stay."""
     target = os.path.realpath(folder)
+    for name in names:
+        with suppress(FileNotFoundError):  # not every name is in both
+            os.chmod(os.path.join(path, name), stat.S_IMODE(os.stat(os.path.join(target, name)).st_mode))
     sync_folder(path)
     if os.path.isdir(target):
         os.chmod(path, stat.S_IMODE(os.stat(target).st_mode))
@@ -66,6 +70,17 @@ def commit(path: str, folder: str, names: Collection[str]) -> None:
         os.replace(path, target)
     sync_folder(os.path.dirname(target))
     _remove(path, target, names)
+
+
+def refuse_dangling(folder: str) -> None:
+    """Raise FileExistsError if a folder, or one above it, is a link to what is not there, which would be made."""
+    part = folder.rstrip(os.sep)
+    while part:
+        if os.path.islink(part) and not os.path.exists(part):
+            raise FileExistsError(
+                f"{part} is a link to a folder that is not there; remove it, or give another with --out."
+            )
+        part = os.path.dirname(part).rstrip(os.sep)
 
 
 def exchange(path: str, target: str) -> None:

@@ -31,7 +31,7 @@ from patrac_native.fit.evaluation import Evaluation, evaluate, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
-from patrac_native.fit.settings import Likelihood, Settings
+from patrac_native.fit.settings import Likelihood, Settings, check_parameters
 from patrac_native.fit.training import Choice
 from patrac_native.report import RerunError
 
@@ -53,10 +53,15 @@ _OBJECTS: dict[str, Any] = {
     )
 }
 _DRAWS: dict[str, Any] = {"Draws": pn.Draws, "DrawsMixture": pn.DrawsMixture}
-# What `train` advises in its own arguments, and what an estimator has in their place.
+# What `train` advises in its own arguments, and what an estimator has in their place: where l2 was given, and where it
+# was chosen. Networks that follow others get the l2 that was chosen for these.
 _ADVICE = {
-    "Standardise X and y, change learning_rate, raise patience or max_epochs,": "Raise max_iter,",
+    "raise patience or max_epochs, or lower l2.": ("Raise max_iter, or lower l2.", "Raise max_iter."),
+    "or raise patience or max_epochs.": ("Raise max_iter.", "Raise max_iter."),
+    "or lower l2.": ("Lower l2, or leave it out: it is then chosen.", "Give inputs that say more about y."),
+    "or give inputs that say more about y.": ("Give inputs that say more about y.",) * 2,
 }
+_ADVICE = {f"Standardise X and y, change learning_rate, {advice}": own for advice, own in _ADVICE.items()}
 
 # The documentation of the parameters that both estimators have.
 PARAMETERS = """hidden_layer_sizes : int or sequence of int
@@ -253,6 +258,13 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         given = readable(sample_weight, "sample_weight")
         refuse_dates(given, "sample_weight", "give numbers")
         weights = np.asarray(_check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True))
+        with np.errstate(over="ignore"):
+            total = weights.sum()
+        if not np.isfinite(total):
+            raise ValueError(
+                f"sample_weight sums to more than float64 holds ({np.finfo(float).max:.2g}); its largest entry is "
+                f"{weights.max():.2g}. Bring the weights nearer to 1."
+            )
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; give at least one row a positive weight.")
         return None if (weights == 1).all() else weights
@@ -263,6 +275,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return None
         if exposure is None:
             exposure = self._exposure_column(X)
+        exposure = readable(exposure, "exposure")
         refuse_dates(exposure, "exposure", "give numbers, such as days")
         values = check_array(exposure, ensure_2d=False, dtype=np.float64, input_name="exposure").reshape(-1)
         check_consistent_length(X, values)
@@ -332,7 +345,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.report_ = FitReport.of(result, lines)
         if settings.verbose:
             print_line(self.report_.results())
-        _give_again(notes)
+        _give_again(notes, is_chosen=settings.l2 is None and settings.validation_fraction != 0)
         if self.report_.needs_warning:
             kind = pn.Note if self.report_.converged else NotConverged
             what = "the draws should be looked at" if self.report_.converged else "the chains have not converged"
@@ -349,8 +362,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if len(rows) == 3 and not takes_offset:
             raise ValueError("held_out must be (X, y): exposure belongs to a likelihood of counts.")
         X = self._checked_rows(rows[0], reset=False)
-        check_consistent_length(X, rows[1])
-        return X, self._targets(rows[1]), self._offset(X, rows[2] if len(rows) > 2 else None)
+        y = readable(rows[1], "y")
+        check_consistent_length(X, y)
+        return X, self._targets(y), self._offset(X, rows[2] if len(rows) > 2 else None)
 
     @abstractmethod
     def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
@@ -392,7 +406,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         if X is None:
             return self._result.leave_one_out()
-        rows = self._checked_rows(X, reset=False)
+        rows, y = self._checked_rows(X, reset=False), readable(y, "y")
         check_consistent_length(rows, y)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
         inputs = self.preprocessor_.transform(rows)
@@ -468,10 +482,13 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         ------
         NotFittedError
             If the estimator is not fitted.
+        ValueError
+            If a parameter that was set after the fit is none that a fit takes.
         OSError
             If the file exists and may not be replaced, or cannot be written.
         """
         check_is_fitted(self)
+        check_parameters(self.get_params(deep=False), type(self).__name__)
         content = {
             "patrac_native": pn.__version__,
             "class": type(self).__name__,
@@ -520,6 +537,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if content["class"] != cls.__name__:
                 raise ValueError(f"it holds a {content['class']}; read it with {content['class']}.load")
             made = cls(**{name: _rebuilt(value) for name, value in content["parameters"].items()})
+            check_parameters(made.get_params(deep=False), cls.__name__)
             check_entries(content["fitted"], _PLAIN, "its section `fitted`", optional=_PLAIN)
             for name, value in content["fitted"].items():
                 setattr(made, name, value)
@@ -545,15 +563,16 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def readable(values: Any, name: str) -> Any:
-    """Return a tensor of torch as an array, exactly, and anything else as it is.
+    """Return a tensor of torch, or what only says how it becomes an array, as an array; anything else as it is.
 
-    Raises ValueError if there are no numbers, or masked entries, because scikit-learn would use the values behind them.
+    Raises TypeError if the code of the array's class fails, and ValueError if there are no numbers, or masked entries,
+    because scikit-learn would use the values behind them.
     """
     if isinstance(values, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(values)).any():
         first = [int(index) for index in np.argwhere(hidden)[0]]
         raise ValueError(f"{name} must not have masked entries; got {int(hidden.sum())}, the first at {first}.")
     if not (hasattr(type(values), "detach") and hasattr(type(values), "cpu")):  # not the columns of a data frame
-        return values
+        return _array_of(values, name)
     if values.is_meta:
         raise ValueError(f"{name} is a tensor on the meta device, which holds no numbers; give one on another device.")
     host = values.detach().cpu()
@@ -561,6 +580,20 @@ def readable(values: Any, name: str) -> Any:
         return host.numpy()
     except TypeError:  # bfloat16, for one, which NumPy lacks and float32 holds exactly
         return host.float().numpy()
+
+
+def _array_of(values: Any, name: str) -> Any:
+    """Return the array that the `__array__` of a class gives; arrays, tables, columns and lists as they are."""
+    kind = type(values)
+    is_known = isinstance(values, np.ndarray) or kind.__module__.startswith("pandas")
+    if is_known or not hasattr(kind, "__array__") or hasattr(kind, "to_pandas") or hasattr(kind, "columns"):
+        return values
+    try:
+        return np.asarray(values)
+    except MemoryError:
+        raise
+    except Exception as error:  # of any kind: it comes from the code of the class
+        raise TypeError(f"{name} must be an array of numbers; NumPy could not read it: {error!r}.") from error
 
 
 def whole_or_not_at_all(fit: _Method) -> _Method:
@@ -592,11 +625,11 @@ class NotConverged(pn.Note, ConvergenceWarning):  # type: ignore[misc]
     """The note on chains that have not converged, in scikit-learn's category."""
 
 
-def _give_again(notes: Sequence[pn.Note]) -> None:
-    """Give each note of a fit once, at the line that called `fit`, in the words of the estimator."""
+def _give_again(notes: Sequence[pn.Note], *, is_chosen: bool) -> None:
+    """Give each note of a fit, whose penalty is given or chosen, once, at the line of `fit`, in its own words."""
     for text, note in {str(note): note for note in notes}.items():
         for advice, own in _ADVICE.items():
-            text = text.replace(advice, own)
+            text = text.replace(advice, own[is_chosen]).replace("max_epochs", "max_iter")
         pn.Note(note.kind, text.replace("train: ", "", 1)).give(stacklevel=5)
 
 

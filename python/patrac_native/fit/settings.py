@@ -106,8 +106,7 @@ class Settings:
     @classmethod
     def of(cls, parameters: Mapping[str, Any], owner: str) -> Settings:
         """Check the parameters of an estimator of the class `owner`; raise TypeError or ValueError that names one."""
-        wanted = {**CONSTRAINTS, **{name: NOISE_CONSTRAINTS[name] for name in NOISE_CONSTRAINTS if name in parameters}}
-        validate_parameter_constraints(wanted, {name: parameters[name] for name in wanted}, caller_name=owner)
+        check_parameters(parameters, owner)
         given = {field.name: parameters[field.name] for field in fields(cls) if field.name in parameters}
         given["hidden_layer_sizes"] = _counts(given["hidden_layer_sizes"], "hidden_layer_sizes")
         given["k"] = None if given["k"] is None else _counts(given["k"], "k")
@@ -213,6 +212,12 @@ class Settings:
             return pn.Warmup.default(kernel, at_most=steps)
         fixed = steps if given is None else given
         return pn.Warmup.default(kernel, fixed) if fixed else pn.Warmup(())
+
+
+def check_parameters(parameters: Mapping[str, Any], owner: str) -> None:
+    """Raise ValueError that names the first parameter of an estimator of the class `owner` outside its constraints."""
+    wanted = {**CONSTRAINTS, **{name: NOISE_CONSTRAINTS[name] for name in NOISE_CONSTRAINTS if name in parameters}}
+    validate_parameter_constraints(wanted, {name: parameters[name] for name in wanted}, caller_name=owner)
 
 
 def _counts(value: Any, name: str) -> tuple[int, ...]:

@@ -86,7 +86,7 @@ def train_many(
     Warns
     -----
     UserWarning
-        As `train`, naming the network.
+        As `train`, naming the network; the one at position 0 is network 1, as in verdicts and reports.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def train_many(
     copies = problem_copies(training.problem) if rows != "all" else None
     members = [_member(training, index, rows, copies, fraction) for index in range(position, position + count)]
     results = _fit_all(members, most, show)
-    for index, (_, notes) in enumerate(results, position):
+    for index, (_, notes) in enumerate(results, position + 1):
         for note in notes:
             Note(note.kind, f"network {index}: {note}").give(stacklevel=2)
     return [net for net, _ in results]

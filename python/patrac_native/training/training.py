@@ -205,7 +205,8 @@ def fit_network(
         seconds,
         validation_mse=mse,
     )
-    notes = list(_notes(stopped, best, losses, data_loss, constant_loss, validation))
+    most = training.recorded["max_epochs"]
+    notes = list(_notes(stopped, best, losses, data_loss, constant_loss, validation, most))
     return Network(
         net.weights, net.biases, problem.activation, history=history, input_names=training.input_names
     ), notes
@@ -260,6 +261,7 @@ def _notes(
     data_loss: float,
     constant_loss: float,
     validation: Validation | None,
+    max_epochs: int | None,
 ) -> Iterator[Note]:
     """Say what ended early and what fits poorly, each with what to do."""
     if stopped == "non-finite":
@@ -275,15 +277,33 @@ def _notes(
             f"{best.loss:.6g}, are returned.",
         )
     if data_loss >= constant_loss:
-        chosen = (
-            ""
-            if validation is None
-            else f" (l2 = {validation.l2:.3g} and {validation.epochs} epochs were chosen on validation rows, which a "
-            "closer fit predicts worse: X may say nothing about y)"
-        )
         yield Note(
             "poor fit",
             f"train: the fit is poor: its negative log-likelihood {data_loss:.6g} is no better than "
-            f"{constant_loss:.6g}, that of the best constant predictor{chosen}. Standardise X and y, "
-            "change learning_rate, raise patience or max_epochs, or lower l2.",
+            f"{constant_loss:.6g}, that of the best constant predictor{_choice_and_remedy(validation, max_epochs)}",
         )
+
+
+def _choice_and_remedy(validation: Validation | None, max_epochs: int | None) -> str:
+    """Return what validation rows chose for a poor fit, and changes that they do not speak against."""
+    if validation is None:
+        return ". Standardise X and y, change learning_rate, raise patience or max_epochs, or lower l2."
+    is_chosen, is_cut = bool(validation.trials), validation.epochs == max_epochs
+    epochs = f"{validation.epochs:,} epoch{'s' * (validation.epochs > 1)}"
+    if is_chosen:
+        what = f"l2 = {validation.l2:.3g} and {epochs} were chosen on validation rows"
+    else:
+        what = f"validation rows chose {epochs} at l2 = {validation.l2:.3g}"
+    if is_cut:
+        what += f", all of max_epochs = {max_epochs:,}"
+    elif is_chosen:
+        what += ", which a closer fit predicts worse: X may say nothing about y"
+    else:
+        what += ", and more epochs predict them worse"
+    changes = {
+        (True, True): "or raise patience or max_epochs",
+        (True, False): "or give inputs that say more about y",
+        (False, True): "raise patience or max_epochs, or lower l2",
+        (False, False): "or lower l2",
+    }
+    return f" ({what}). Standardise X and y, change learning_rate, {changes[is_chosen, is_cut]}."
