@@ -33,6 +33,7 @@ NET = problems.random_network(np.random.default_rng(0), (2, 5, 4, 1))
 NET_OF_ROWS = problems.random_network(np.random.default_rng(1), (2, 5, 4, 2))
 FIXED, SAMPLED = pn.Gaussian(0.09), pn.Gaussian("sampled", a=2, b=0.1)
 SCALES = pn.GaussianPrior(scales="sampled")
+MOVED_SCALES = pn.GaussianPrior(scales=pn.SampledScales(interweave=True))
 PERSISTENT = pn.MGrad(persistence=0.9)
 # Whatever the state of a chain may hold: l and g, momentum and threshold, factors of integrated weights, rotations,
 # sampled variances and scales, their random walks, and none of these.
@@ -48,6 +49,7 @@ RUNS: dict[str, tuple[pn.Network, Any, Any, Any, Any]] = {
     "variance": (NET, pn.Mix(2), problems.PRIOR, SAMPLED, PERSISTENT),
     "collapsed variance": (NET, pn.Full(), problems.PRIOR, SAMPLED, pn.MGrad(collapse=True)),
     "scales": (NET, pn.Full(), SCALES, FIXED, PERSISTENT),
+    "moved scales": (NET, pn.Full(), MOVED_SCALES, FIXED, PERSISTENT),
     "scales and variance": (NET, pn.Full(), SCALES, SAMPLED, pn.MGrad(collapse=True, persistence=0.9)),
     "tails": (NET, pn.Full(), problems.PRIOR, pn.StudentT(4.0, "sampled", a=2, b=0.1), PERSISTENT),
     "rows": (NET_OF_ROWS, pn.Full(), problems.PRIOR, pn.HeteroscedasticGaussian(), "auto"),
