@@ -23,7 +23,8 @@ from patrac_native.draws.distribution import (
     warn_caller,
 )
 from patrac_native.draws.replicates import Replicates, rerun_error
-from patrac_native.draws.run_folder import RUN_TOTALS, Checkpoint, RunFolder, StoredTheta
+from patrac_native.draws.run_folder import RunFolder
+from patrac_native.draws.stored_states import stored_states
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.files.archive import check_entries, contents_hash, rebuilding
 from patrac_native.interop.datatree import build_datatree, inference_data
@@ -769,30 +770,6 @@ def summary_bar(distribution: PredictiveDistribution, posteriors: int, progress:
     """Return the bar of a summary, which counts the inputs times outputs of each posterior."""
     total = posteriors * distribution.n_rows * distribution.n_outputs
     return evaluation_bar(progress, total=total, desc="summary", unit=" points")
-
-
-def stored_states(
-    folder: RunFolder, at: Checkpoint, network: PartialNetwork, likelihood: Likelihood
-) -> tuple[Theta, dict[str, npt.NDArray[Any]]]:
-    """Return theta, which is read at its first use, and the statistics of a run at a checkpoint."""
-    stats, tail, of_theta = {**at.totals, **at.stats}, at.theta, arviz_groups.theta_names(network)
-    assert tail is not None
-    stats = {name: values for name, values in stats.items() if name not in RUN_TOTALS}
-    if at.written:
-        written = arviz_groups.stats_of(
-            network, likelihood, folder.tree(0, at.written, lambda name: name not in of_theta)
-        )
-        stats |= {name: np.concatenate([written[name], values], axis=1) for name, values in at.stats.items()}
-        if not np.isfinite(stats["log_likelihood"]).all():
-            raise ValueError(f"{folder.path} is damaged: parts of its statistics are missing.")
-
-    def read() -> npt.NDArray[Any]:
-        first = arviz_groups.theta_of(network, folder.tree(0, at.written, of_theta.__contains__))
-        if not np.isfinite(first).all():  # what zarr gives for a chunk without a file
-            raise ValueError(f"{folder.path} is damaged: parts of its draws are missing.")
-        return np.concatenate([first, tail], axis=1)
-
-    return (StoredTheta((len(tail), at.draws, network.dim), network.dtype, read) if at.written else tail), stats
 
 
 def _component(member: Draws, weight: float, threads: int | None) -> Component:

@@ -1,8 +1,9 @@
 """The folder of a run: its draws as Zarr arrays that xarray reads, what the run was given, and its last checkpoint.
 
 A checkpoint is one file, replaced by one rename. It holds the states of the chains, and the draws since the last whole
-chunk of the arrays; a chunk is written once, before the checkpoint that counts it. So a draw is confirmed when the
-checkpoint that holds or counts it has its name, and no confirmed draw is ever written again.
+chunk of the arrays; a chunk is written before the checkpoint that counts it. So a draw is confirmed when the checkpoint
+that holds or counts it has its name. The last chunk of a run, which may be short, is written again only after its draws
+are back in the checkpoint.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.arviz_groups import PosteriorGroups, library_attributes, posterior_attributes
-from patrac_native.draws.draws import Draws, stored_states
+from patrac_native.draws.draws import Draws
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
+from patrac_native.draws.stored_states import stored_states
 from patrac_native.files.archive import check_entries, contents_hash
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import likelihood_from_dict
