@@ -334,8 +334,8 @@ def test_what_was_confirmed_outlives_a_full_disk_and_ctrl_c(tmp_path: Path, monk
 
 @pytest.mark.usefixtures("short_stretches")
 def test_draws_are_read_while_the_run_goes_on(tmp_path: Path) -> None:
-    store, whole = tmp_path / "run.zarr", sampled("pcnl", 200, warmup=100)
-    thread = threading.Thread(target=sampled, args=("pcnl", 200), kwargs={"store": store, "warmup": 100})
+    store, whole = tmp_path / "run.zarr", sampled("pcnl", 600, warmup=100)
+    thread = threading.Thread(target=sampled, args=("pcnl", 600), kwargs={"store": store, "warmup": 100})
     thread.start()
     seen = []
     while thread.is_alive():
@@ -369,10 +369,14 @@ stored_run._STRETCH_SECONDS, run_folder._CHUNK_BYTES = 0.05, 500_000
 folder, names, kills = sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
 chance, log = random.Random(int(sys.argv[5])), []
 for name in names:
-    store, draws, killed = f"{folder}/{name}.zarr", 30_000, 0
+    store, killed = f"{folder}/{name}.zarr", 0
     while True:
+        # So many that no run ends before its kill, however fast the machine; after the last kill, some more.
+        draws = 10**9
         before = pn.Draws.load(store).n_draws if os.path.exists(f"{store}/checkpoint.npz") else 0
         began = os.path.exists(f"{store}/run.npz")
+        if killed == kills:
+            draws = before + 3_000
         child = os.fork()
         if child == 0:
             try:
@@ -392,7 +396,7 @@ for name in names:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         is_killed = os.WIFSIGNALED(status)
-        killed += is_killed
+        killed += 1
         after = pn.Draws.load(store).n_draws if os.path.exists(f"{store}/checkpoint.npz") else 0
         assert after >= before, (before, after)
         log.append([name, before, after, is_killed])
@@ -414,7 +418,8 @@ def test_kills_at_random_moments_cost_no_confirmed_draw_and_no_bit(tmp_path: Pat
     log = json.loads(done.stdout.splitlines()[-1])
     for entry in log:
         print(*entry)
-    assert sum(entry[-1] for entry in log) >= kills * len(names) * 0.8
+    assert sum(entry[-1] for entry in log) == kills * len(names)
     assert any(0 < before < after for _, before, after, _ in log)
     for name in names:
-        check_equal(pn.Draws.load(tmp_path / f"{name}.zarr"), sampled(name, 30_000))
+        found = pn.Draws.load(tmp_path / f"{name}.zarr")
+        check_equal(found, sampled(name, found.n_draws))
