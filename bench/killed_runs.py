@@ -2,7 +2,7 @@
 
 `python bench/killed_runs.py SIDE --seconds 30` starts a run of 2 chains in a process of its own, kills it by SIGKILL so
 many seconds after its store got its first file, and prints what can be read and what can be continued. SIDE is
-`patrac`, `nutpie` or `pymc`, whose package must be installed. PyMC's store needs `zarr<3`, so an environment of its own,
+`patrac`, `nutpie` or `pymc`, whose package must be installed. PyMC's store needs `zarr<3`, an environment of its own,
 and NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE=1, since the state of its samplers is a pickle. The posterior is that of all
 weights of a 1-5-1 tanh network with normal priors and known noise, on 100 rows.
 """
@@ -137,9 +137,8 @@ def main() -> None:
             process.send_signal(signal.SIGKILL)
         files = [path for path in store.rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files) / 1e6
-        print(
-            f"killed after {arguments.seconds:g} s: {len(files)} files, {size:.1f} MB; {left_by(arguments.side, str(store))}"
-        )
+        print(f"killed after {arguments.seconds:g} s: {len(files)} files, {size:.1f} MB")
+        print(left_by(arguments.side, str(store)))
 
 
 if __name__ == "__main__":
