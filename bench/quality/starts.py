@@ -1,9 +1,9 @@
 """The number of starts of a fit at equal counted budget: few long chains, or many short ones.
 
-`python bench/quality/starts.py --data FOLDER --out FILE` fits `Full` with 4, 8, 16 and 32 networks, each with a chain of
-its own and 2,000 draws in all, within the same `minutes`, out of which the training of the networks is paid too. It
-prints of each set for each number the NLPD of the held-out rows (split 0 of a UCI set, a fifth of another table) in
-the standardised target, the coverage of their 90% intervals, the rerun error of at most 100 of them (median and 90th
+`python bench/quality/starts.py --data FOLDER --out FILE` fits `Full` with 4, 8, 16 and 32 networks, each with a chain
+of its own and 2,000 draws in all, within the same `minutes`, out of which the training of the networks is paid too.
+It prints of each set for each number the NLPD of the held-out rows (split 0 of a UCI set, a fifth of another table)
+in the standardised target, the coverage of their 90% intervals, the rerun error of at most 100 of them (median and 90th
 percentile, in units of the interval's width), the largest R-hat of f and the number of steps of a chain. Means are over
 the seeds. Results do not depend on the load of the machine.
 """
