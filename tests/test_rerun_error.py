@@ -254,8 +254,9 @@ def test_chains_in_modes_of_their_own_are_an_ensemble() -> None:
     assert verdict.predictions is not None and verdict.predictions.grade == "good"
     assert verdict.posterior.grade == "look"
     assert "bands are those of an ensemble of 40 members" in verdict.posterior.findings[0].what
-    # Four of them are too few to say so.
-    assert judged(theta[:4]).posterior.grade == "do not use"
+    few = judged(theta[:4]).posterior
+    assert few.grade == "do not use"
+    assert "4 chains are too few to know whether a rerun would give the same bands; 6 are enough." in str(few)
 
 
 def test_two_chains_of_eight_in_a_wrong_mode() -> None:

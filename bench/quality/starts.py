@@ -30,8 +30,8 @@ DRAWS = 2_000
 # Tables beside the UCI sets, with their targets.
 TABLES = {"car_prices": "Price", "house_prices": "price", "carseats": "Sales"}
 DEFAULT = ["yacht", "boston", "energy", "concrete", "wine", *TABLES]
-# The target of wine takes few values, at which noise of each row would vanish.
-NOISE = {"wine": "gaussian"}
+# Where a fit at its defaults takes the same noise for all rows; for the others it takes noise of each row.
+NOISE = dict.fromkeys(("wine", "power", "kin8nm", "naval"), "gaussian")
 COLUMNS = {
     "NLPD": "{:.3f}",
     "in 90%": "{:.1%}",

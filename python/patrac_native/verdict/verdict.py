@@ -22,7 +22,7 @@ from patrac_native.verdict.calibration import (
     Calibration,
 )
 from patrac_native.verdict.evidence import Evidence, StepRecord
-from patrac_native.verdict.rerun_error import RerunError
+from patrac_native.verdict.rerun_error import FEW_REPLICATES, UNITS, RerunError
 
 # The grades from best to worst; the grade of a part of the verdict is that of its worst finding.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
@@ -459,6 +459,11 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
                 "posterior, though a rerun would give much the same bands."
             )
             remedy = f"nothing, if predictions are all that is wanted; else {smaller}"
+        elif e.rerun is not None and e.rerun.is_rough and e.rerun.replicates > 1 and not e.rerun.is_blind:
+            few = UNITS[e.rerun.unit][0].format(e.rerun.replicates)
+            what += (
+                f" {few} are too few to know whether a rerun would give the same bands; {FEW_REPLICATES} are enough."
+            )
         yield Finding("disagreement", grade, what, remedy, further)
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.
