@@ -73,7 +73,7 @@ def general(problem: Problem) -> pn.Posterior:
     The first hidden layer has one node more, none of whose parameters is Bayesian. Its weights into the second layer
     are 1e-200: f is the same in every digit, but the second layer has offsets, which loops of known width do not read.
     """
-    net, data = problem.post.network.net, problem.data
+    net = problem.post.network.net
     weights, biases = [np.array(w) for w in net.weights], [np.array(b) for b in net.biases]
     masks = [np.ones(w.shape, dtype=bool) for w in weights], [np.ones(b.shape, dtype=bool) for b in biases]
     weights[0], biases[0] = np.vstack([weights[0], weights[0][:1]]), np.append(biases[0], 0.3)
@@ -81,14 +81,9 @@ def general(problem: Problem) -> pn.Posterior:
     masks[0][0] = np.vstack([masks[0][0], np.zeros((1, net.layer_sizes[0]), dtype=bool)])
     masks[1][0] = np.append(masks[1][0], False)
     masks[0][1] = np.column_stack([masks[0][1], np.zeros(len(weights[1]), dtype=bool)])
-    return pn.Posterior(
-        pn.Network(weights, biases, net.activation),
-        pn.Custom(*masks),
-        problems.PRIOR,
-        data.likelihood,
-        data.X,
-        data.y,
-        sample_weight=data.sample_weight,
+    return problem.again(
+        net=pn.Network(weights, biases, net.activation),
+        architecture=pn.Custom(*masks),
         dtype=str(problem.post.network.dtype),
     )
 
@@ -130,16 +125,7 @@ def test_float32_errs_no_more_than_its_roundings_allow(
             problem = narrow(width, n_hidden, n, dtype="float32", d=2)
             value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
             wide = narrow(width, n_hidden, n, d=2)
-            rounded = pn.Posterior(
-                wide.post.network.net,
-                pn.Full(),
-                problems.PRIOR,
-                wide.data.likelihood,
-                problem.X,
-                problem.y,
-                sample_weight=wide.data.sample_weight,
-                dtype="float64",
-            )
+            rounded = wide.again(X=problem.X, y=problem.y)
             expected, slope = rounded.density("collapsed").value_and_grad(hidden(problem))
             rng = problems.rng_of("narrow perturbed", width, n_hidden, n)
             near = [perturbed(problem, rng) for _ in range(6)]
