@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import noise_reference
 import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
 from problems import Problem
+from replay import accepts, proposal_normals, proposed
 from test_collapsed import EPS, UNIT32, arguments, exact_value, hidden, perturbed, relative_rounding, value_tolerance
 
 FloatArray = npt.NDArray[np.float64]
@@ -178,25 +178,19 @@ def test_every_step_uses_the_variance_drawn_before_it() -> None:
     net = problems.random_network(rng, (2, 3, 3, 1))
     X, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian("sampled", a=2.5, b=0.5), X, y, dtype="float64")
-    step_size, split, moves = 0.2, post.sampled.facts.hidden_dim, 0
-    draws = run(post, pn.MGrad(step_size, collapse=True), variance_every=1)
+    kernel, split, moves = pn.MGrad(0.2, collapse=True), post.sampled.facts.hidden_dim, 0
+    draws = run(post, kernel, variance_every=1)
     theta, C = draws.theta[0, :, :split], np.asarray(post.prior_variance)[:split]
     variances = draws.stats["variance"][0].ravel()
     assert len(np.unique(variances)) == len(variances)
     for step in range(1, len(theta)):
-        w = _core.standard_normals64(
-            seed=8, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=split, level=post.network.level
-        )[0]
+        w = proposal_normals(post, 8, 0, step, split)
         density = post.density("collapsed", variance=float(variances[step - 1]))
-        u = theta[step - 1]
-        l_u, g_u = density.value_and_grad(u)
-        v = reference.mgrad_proposal(u, g_u, C, w, step_size)
-        l_v, g_v = density.value_and_grad(v)
-        ratio = l_v - l_u + reference.mgrad_h(u, v, g_v, C, step_size) - reference.mgrad_h(v, u, g_u, C, step_size)
-        moved = math.log(noise_reference.acceptance_uniform(8, 0, step)) < ratio
+        v, _, log_ratio = proposed(kernel, theta[step - 1], C, w, density.value_and_grad)
+        moved = accepts(8, 0, step, log_ratio)
         moves += moved
         # One step from a recorded state: rounding of the gradient and the sums of a proposal.
-        np.testing.assert_allclose(theta[step], v if moved else u, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(theta[step], v if moved else theta[step - 1], rtol=0, atol=1e-10)
     assert 0 < moves < len(theta) - 1
 
 
