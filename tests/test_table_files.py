@@ -116,6 +116,23 @@ def test_a_field_of_a_column_of_numbers_is_what_it_is_alone(field: str, value: f
         made.transform(TableFile(write(tmp_path, f"c\n{HUGE}\n$5\n"), Layout()).frame((), ["c"]))
 
 
+@pytest.mark.parametrize(
+    ("content", "layout", "message"),
+    [
+        ("c\nTRUE\n2\nmaybe\n\nFALSE\n", {}, r"now text such as 'maybe' at line 4; give it the same type"),
+        ("c;d\n0,5;x\n1.234;x\n3;x\n", {"decimal": ","}, r"now text such as '1\.234' at line 3; give"),
+        ("c\n1\n1,5\n2\n2,5\n", {"sep": ";"}, r"now text such as '1,5' at lines 3, 5; give"),
+    ],
+)
+def test_only_the_fields_that_are_no_numbers_are_blamed(
+    content: str, layout: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """TRUE and 0,5 were blamed as well, which the fit had in this column."""
+    frame = TableFile(write(tmp_path, content), Layout(**layout)).frame((), ["c"])
+    with pytest.raises(ValueError, match=rf"^column 'c' holds number in the training rows, and {message}"):
+        Preprocessor.fit(pd.DataFrame({"c": [1.0, 2.0]})).transform(frame[["c"]])
+
+
 def test_headers(tmp_path: Path) -> None:
     content = "M,0.5,15\nF,0.25,7\n"
     with pytest.raises(ValueError, match=r"the first line of .* looks like data, .* \(M, 0.5, 15\); give --no-header"):

@@ -114,7 +114,8 @@ class TableFile:
         """Return the rows, with the lines of the file as index; the columns `text` as they are written.
 
         A column holds numbers if every field is one, Booleans if every field is one, else text. In the columns
-        `numbers` Booleans are numbers too, so that what a field is does not depend on the others.
+        `numbers` Booleans are numbers too and only other fields are text, so that what a field is does not depend on
+        the others.
         """
         if self._frame is not None:
             return self._frame
@@ -139,17 +140,18 @@ class TableFile:
             frame[column] = fields if column in text else self._as_values(fields, column in numbers)
         return frame
 
-    def _as_values(self, fields: list[Any], take_booleans: bool) -> list[Any]:
-        """Return the numbers or Booleans that all fields but missing ones are; else the fields.
+    def _as_values(self, fields: list[Any], of_numbers: bool) -> list[Any]:
+        """Return the numbers or Booleans that all fields but missing ones are; else the fields, or all numbers of them.
 
         pandas has read as text what a blank, or a number of more than 64 bits, stands in.
         """
         found = [_value(field, self.layout.decimal) if isinstance(field, str) else field for field in fields]
         kinds = {isinstance(value, bool) for value in found if value is not None}
-        if any(isinstance(value, str) for value in found) or (len(kinds) > 1 and not take_booleans):
+        if not of_numbers and (any(isinstance(value, str) for value in found) or len(kinds) > 1):
             return fields
-        is_boolean = kinds == {True} and not take_booleans
-        return found if is_boolean else [np.nan if value is None else float(value) for value in found]
+        if kinds == {True} and not of_numbers:
+            return found
+        return [np.nan if value is None else value if isinstance(value, str) else float(value) for value in found]
 
 
 def _text(path: str, name: str) -> str:
