@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -75,10 +76,15 @@ class TableFile:
         self._frame: pd.DataFrame | None = None
         kind = _OTHERS.get(os.path.splitext(path)[1].lower())
         if kind is not None:
+            open(path, "rb").close()  # raises OSError where there is no file to read
             try:
                 frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path).rename(columns=str)
             except ImportError as error:
                 raise ValueError(f"{path} needs another package: {error}") from None
+            except MemoryError:
+                raise
+            except Exception as error:  # each package has its own for damaged files
+                raise ValueError(f"{path} cannot be read by pandas.read_{kind}: {error}") from None
             self._frame, self.names, self.layout = frame, [str(name) for name in frame.columns], layout
         else:
             self._content = _text(path, self.name)
@@ -171,11 +177,14 @@ def _text(path: str, name: str) -> str:
             raw = module.decompress(raw) if path.endswith(ending) else raw
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise ValueError(f"{name} cannot be decompressed: {error}.") from None
+    encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        content = raw.decode("utf-8-sig")
+        content = raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise ValueError(f"{name} is no UTF-8 text (line {line}); save it as CSV in UTF-8.") from None
+        raise ValueError(
+            f"{name} is no {encoding.removesuffix('-sig').upper()} text (line {line}); save it as CSV in UTF-8."
+        ) from None
     if "\0" in content:
         raise ValueError(f"{name} is a binary file, not a table as text; save it as CSV in UTF-8.")
     if not content.strip():

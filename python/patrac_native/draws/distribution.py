@@ -282,8 +282,9 @@ class PredictiveDistribution:
 
         def mean(part: PredictiveDistribution, _: slice) -> FloatArray:
             p, weights = _joined([one.likelihood.probabilities(f) for one, f in part._evaluated]), part._weights
-            by_row = weights is not None and weights.ndim == 2
-            return mean_over_draws(p, np.broadcast_to(weights[..., None], p.shape) if by_row else weights)
+            if weights is None or weights.ndim == 1:
+                return mean_over_draws(p, weights)
+            return mean_over_draws(p, np.broadcast_to(weights[..., None], p.shape))
 
         return self._rowwise(mean)
 
