@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.averages import over_draws
 from patrac_native.files.archive import contents_hash
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import TargetMixture
@@ -184,6 +185,10 @@ class _Groups:
         """
         if self.count < 2:
             return np.full(values.shape[1:], np.nan)
+        return over_draws(self._error, values)
+
+    def _error(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Return what `error` does, of at least two replicates."""
         w, total = self._shares[self._used], 1.0 / self.effective
         inflation = total / (w**2 * (1.0 - 2.0 * w + total) / (1.0 - w)).sum()
         ordered = values[self._order].astype(np.float64)
