@@ -264,8 +264,8 @@ class Preprocessor:
                 column = replace(column, indicator=indicator)
             if column.kind == "date" and (never := np.floor(values) == _NEVER).any():
                 notes.append(
-                    f"column {name!r} is 9999-12-31 at {place(series, never)}, which sets its scale; make that a missing "
-                    "value if it stands for no date"
+                    f"column {name!r} is 9999-12-31 at {place(series, never)}, which sets its scale; make that a "
+                    "missing value if it stands for no date"
                 )
             if not standardize:
                 column = replace(column, mean=0.0, scale=1.0)
