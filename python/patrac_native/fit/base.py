@@ -312,8 +312,6 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             used = np.flatnonzero(weights)
             rows = rows.iloc[used] if hasattr(rows, "iloc") else rows[used]
             targets, weights, offset = targets[used], weights[used], None if offset is None else offset[used]
-        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
-        unseen_rows = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         self.preprocessor_ = Preprocessor.fit(
             rows,
             categorical=_listed(self.categorical),
@@ -331,16 +329,23 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if settings.verbose:
                 print_line(line)
 
-        for line in (self.preprocessor_.describe(), *self.preprocessor_.notes, about_y):
+        for line in (self.preprocessor_.describe(), *self.preprocessor_.notes):
             say(line)
-        training = Rows(self.preprocessor_.transform(rows), targets, weights, offset)
-        unseen = None
+        inputs = self.preprocessor_.transform(rows)
+        given = Rows(inputs, targets, weights, offset)
+        about_noise: list[str] = []
+        likelihoods, settings, spent = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
+        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
+        for line in (about_y, *about_noise):
+            say(line)
+        training, unseen = given._replace(y=targets), None
+        unseen_rows = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         if unseen_rows is not None:
             X_unseen, y_unseen, offset = unseen_rows
             unseen = Rows(self.preprocessor_.transform(X_unseen), y_unseen, None, offset)
         data = FitData(training, unseen, n_targets, self.target_scaling_)
         with pn.Note.collect() as notes:
-            result = fit_rows(data, likelihoods, settings, say=say)
+            result = fit_rows(data, likelihoods, settings, spent=spent, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
         self.report_ = FitReport.of(result, lines)
@@ -370,6 +375,17 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
         """Return the checked targets of the rows of a fit, and set the attributes that say what they are."""
+
+    def _kind_of_noise(
+        self,
+        rows: Rows,
+        held_out: tuple[Any, ...] | None,
+        likelihoods: Sequence[Likelihood],
+        settings: Settings,
+        say: Callable[[str], None],
+    ) -> tuple[Sequence[Likelihood], Settings, float]:
+        """Return the likelihoods between which the fit chooses, the settings, and nominal seconds that it took."""
+        return likelihoods, settings, 0.0
 
     @abstractmethod
     def _scaled_targets(

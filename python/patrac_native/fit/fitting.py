@@ -26,10 +26,10 @@ from patrac_native.fit.evaluation import (
     members_of,
     of_fits,
 )
+from patrac_native.fit.noise import estimate_dispersion
 from patrac_native.fit.precision import Reached, Replicated, error_at
 from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Prior, Settings
-from patrac_native.fit.training import estimate_dispersion
 from patrac_native.report import Verdict
 
 # R-hat and bulk ESS of f at which a run may end, and the R-hat with which draws can be used (docs/method.md, 8).
@@ -78,18 +78,25 @@ class FitResult:
 
 
 def fit_rows(
-    data: FitData, likelihoods: Sequence[Likelihood], settings: Settings, *, say: Callable[[str], None] = print
+    data: FitData,
+    likelihoods: Sequence[Likelihood],
+    settings: Settings,
+    *,
+    spent: float = 0.0,
+    say: Callable[[str], None] = print,
 ) -> FitResult:
     """Train networks on rows, choose a posterior among those of the likelihoods, sample it, and score it.
 
-    The likelihoods are of the targets in their units. Raises ValueError if there are too few rows to estimate the
-    noise, or too few draws for the scores; RunInterrupted if Ctrl-C ended the run before there were enough draws for
-    them, and KeyboardInterrupt if it ended the training or a run of the choice.
+    The likelihoods are of the targets in their units; `spent` are nominal seconds of earlier training. Raises
+    ValueError if there are too few rows to estimate the noise, or too few draws for the scores; RunInterrupted if
+    Ctrl-C ended the run before there were enough draws for them, and KeyboardInterrupt if it ended the training or a
+    run of the choice.
     """
-    clock, spent = time.perf_counter(), 0.0
+    clock = time.perf_counter()
     if settings.estimates_dispersion:
         say("estimating the dispersion ...")
-        dispersion, spent, text = estimate_dispersion(data, settings)
+        dispersion, seconds_of_estimate, text = estimate_dispersion(data, settings)
+        spent += seconds_of_estimate
         say(f"  {text}")
         likelihoods = settings.likelihoods(dispersion=dispersion)
     scale = np.atleast_1d(data.units.target_scale)
