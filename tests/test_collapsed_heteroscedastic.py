@@ -141,18 +141,6 @@ def test_sampled_scales(prior: Any, metric: str) -> None:
     assert len(np.unique(draws.stats["prior_scales"][0, :, -1])) == 100
 
 
-def test_predictions_and_files(tmp_path: Any) -> None:
-    post = case("mix").post
-    draws = run(post, draws=20)
-    X = post.data.X[:4]
-    assert draws.predict(X).shape == (2, 20, 4, 2) and draws.distribution(X).outputs().shape == (40, 4, 4)
-    draws.save(tmp_path / "draws.npz")
-    loaded = pn.Draws.load(tmp_path / "draws.npz")
-    np.testing.assert_array_equal(loaded.theta, draws.theta)
-    np.testing.assert_array_equal(loaded.predictive(X, seed=4), draws.predictive(X, seed=4))
-    assert "collapse=True" in str(loaded.summary(X))
-
-
 def test_a_proposal_beyond_the_range_is_rejected_and_counted() -> None:
     """Log-variances with a prior deviation of 500: e^-s overflows float32 in a third of the prior's draws."""
     net = pn.Network([np.zeros((2, 1))], [np.zeros(2)])
@@ -165,26 +153,6 @@ def test_a_proposal_beyond_the_range_is_rejected_and_counted() -> None:
 
 
 # The densities of other libraries
-
-
-@pytest.mark.parametrize("coordinates", ["theta", "whitened"])
-def test_densities_of_other_libraries(coordinates: Any) -> None:
-    problem = case("mix")
-    post, entries = problem.post, problem.post.density("collapsed").entries
-    density, whole = post.density("collapsed", coordinates), post.density("collapsed_posterior", coordinates)
-    deviation = np.sqrt(post.prior_variance[entries]) if coordinates == "whitened" else np.ones(len(entries))
-    point = hidden(problem) / deviation
-    np.testing.assert_allclose(density.theta(point), hidden(problem), rtol=1e-14)
-    value, gradient = post.density("collapsed").value_and_grad(hidden(problem))
-    got, slope = density.value_and_grad(point)
-    np.testing.assert_allclose(got, value, rtol=1e-13)
-    np.testing.assert_allclose(slope, gradient * deviation, rtol=1e-9, atol=1e-9)
-    C = np.ones(len(entries)) if coordinates == "whitened" else post.prior_variance[entries]
-    prior = reference.log_normal(point, np.zeros_like(point), C) - 0.5 * len(C) * np.log(2 * np.pi)
-    np.testing.assert_allclose(whole.value(point), value + prior, rtol=1e-12)
-    start, spread = whole.start, whole.spread
-    np.testing.assert_allclose(start * deviation, post.theta_map[entries], rtol=1e-12)
-    assert spread.shape == start.shape == (whole.dim,)
 
 
 def test_completed_points_have_the_conditional_law() -> None:

@@ -227,18 +227,6 @@ def test_the_constant_under_offsets_is_the_most_likely_one() -> None:
         assert likelihood.constant_log_likelihood(y, weights, offset) == pytest.approx(-best, rel=1e-9)
 
 
-def test_an_offset_in_the_posterior_is_a_shift_of_the_output() -> None:
-    """The same constant for all rows is that of the bias, by row and output another theta cannot give it."""
-    problem = problems.problem(problems.rng_of("offset"), (2, 4, 2), 9, likelihood="negative_binomial")
-    post, likelihood = problem.post, problem.data.likelihood
-    f = post.network.predict(post.theta_map, post.data.X)
-    assert post.data.offset is not None and post.data.offset.shape == (9, 2)
-    expected = likelihood.log_likelihood_rows(f + post.data.offset, post.data.y) @ post.data.row_weights
-    assert post.log_likelihood(post.theta_map) == pytest.approx(expected, rel=1e-12)
-    without = likelihood.log_likelihood_rows(f, post.data.y) @ post.data.row_weights
-    assert abs(without - expected) > 1
-
-
 def accidents(n: int, seed: int) -> tuple[Array, Array, Array]:
     """X, counts of mean exposure e^(1 + sin 2x) with NB2 noise of dispersion 0.3, and log exposure of 0.1 to 30."""
     rng = np.random.default_rng(seed)
@@ -389,29 +377,7 @@ def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
         pn.DrawsMixture.weighted([other], X, y, offset=offset[:5])
 
 
-def test_files_summary_and_prior_predictions(fitted: pn.Draws, tmp_path: Any) -> None:
-    X, _, offset = accidents(5, 4)
-    fitted.save(tmp_path / "draws.npz")
-    loaded = pn.Draws.load(tmp_path / "draws.npz")
-    assert loaded.likelihood == pn.NegativeBinomial(0.3)
-    np.testing.assert_array_equal(
-        loaded.predictive(X, offset=offset, seed=4), fitted.predictive(X, offset=offset, seed=4)
-    )
-    summary = fitted.summary(X)
+def test_the_summary_is_of_the_log_mean(fitted: pn.Draws) -> None:
+    summary = fitted.summary(accidents(5, 4)[0])
     assert summary.quantity == "log mean" and summary.mean.shape == (5, 1)
     assert json.dumps(summary.verdict().to_dict())
-    problem = problems.problem(problems.rng_of("prior"), (2, 4, 2), 9, likelihood="poisson")
-    many = problem.post.prior_predict(problem.X, 6, offset=problem.data.offset)
-    assert many.shape == (6, 9, 2) and (many > 0).all()
-    assert problem.post.prior_predictive(problem.X, 6, offset=problem.data.offset).dtype == np.int64
-
-
-def test_chains_of_a_device_are_those_of_the_cpu() -> None:
-    """With offsets and weights: the same steps within rounding of float64."""
-    for likelihood in ("poisson", "negative_binomial", "heteroscedastic_gaussian"):
-        post = problems.problem(problems.rng_of("device", likelihood), (2, 6, 5, 2), 20, likelihood=likelihood).post
-        here, there = (
-            pn.sample(post, pn.MGrad(0.01), chains=2, draws=20, warmup=None, seed=1, device=device)
-            for device in ("cpu", "emulated:4")
-        )
-        np.testing.assert_allclose(there.theta, here.theta, rtol=1e-9, atol=1e-9)

@@ -95,24 +95,25 @@ def test_whitened_coordinates(kind: Any) -> None:
     np.testing.assert_allclose(gradient, slope, rtol=0, atol=8 * EPS * (np.abs(slope) + np.abs(z)).max())
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic_gaussian"])
 @pytest.mark.parametrize("coordinates", ["theta", "whitened"])
-def test_collapsed_densities(coordinates: Any) -> None:
-    post = problems.problem(problems.rng_of("collapsed"), (3, 6, 5, 2), 30, architecture_name="mix").post
-    deviation = np.sqrt(post.prior_variance[: post.sampled.facts.hidden_dim]) if coordinates == "whitened" else 1.0
-    point = problems.rng_of("theta_h").normal(size=post.sampled.facts.hidden_dim)
+def test_collapsed_densities(coordinates: Any, likelihood: str) -> None:
+    rng = problems.rng_of("collapsed", likelihood)
+    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name="mix", likelihood=likelihood).post
     density, whole = post.density("collapsed", coordinates), post.density("collapsed_posterior", coordinates)
-    value, gradient = post.density("collapsed").value_and_grad(point * deviation)
+    deviation = np.sqrt(post.prior_variance[density.entries])
+    point = rng.normal(size=len(deviation))
+    factor, spread = (deviation, np.ones_like(deviation)) if coordinates == "whitened" else (1.0, deviation)
+    np.testing.assert_array_equal(density.theta(point), point * factor)
+    value, gradient = post.density("collapsed").value_and_grad(point * factor)
     found, slope = density.value_and_grad(point)
     assert found == value
-    np.testing.assert_array_equal(slope, gradient * deviation)
-    spread = (
-        np.ones(post.sampled.facts.hidden_dim)
-        if coordinates == "whitened"
-        else np.sqrt(post.prior_variance[: post.sampled.facts.hidden_dim])
-    )
+    np.testing.assert_array_equal(slope, gradient * factor)
     prior = stats.norm.logpdf(point, scale=spread).sum()
     np.testing.assert_allclose(whole.value(point), value + prior, rtol=0, atol=scaled(post, [value, 10 * prior]))
     assert_gradient(whole, point)
+    np.testing.assert_allclose(whole.start * factor, post.theta_map[density.entries], rtol=1e-12)
+    assert whole.spread.shape == whole.start.shape == (whole.dim,)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gaussian_by_output", "gaussian_pooled"])

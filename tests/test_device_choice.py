@@ -11,23 +11,10 @@ import patrac_native as pn
 import problems
 from patrac_native.engine import _core
 from patrac_native.kernels import device_choice
+from test_device_inputs import ByPointer
 
 KERNEL = pn.PCNL(0.02)
-DEVICE = "emulated:2"
-
-
-class OnDevice:
-    """An array of another library in the memory of an emulated device."""
-
-    emulated_device = DEVICE
-
-    def __init__(self, array: Any) -> None:
-        self.array = np.ascontiguousarray(array)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        own = self.array.__array_interface__
-        return {name: own[name] for name in ("shape", "typestr", "data", "strides")} | {"version": 3}
+DEVICE = ByPointer.emulated_device
 
 
 @pytest.fixture
@@ -46,7 +33,7 @@ def posterior(*, there: bool, dtype: str = "float64", **more: Any) -> pn.Posteri
         post.network.architecture,
         post.network.prior,
         post.likelihood,
-        OnDevice(X),
+        ByPointer(X),
         post.data.y,
         dtype=dtype,
         **more,
@@ -93,7 +80,7 @@ def test_draws_that_are_to_stay_go_to_the_device() -> None:
 @pytest.mark.usefixtures("a_device")
 def test_what_only_the_cpu_runs_says_so() -> None:
     net = problems.random_network(problems.rng_of("auto"), (2, 5, 1))
-    X = OnDevice(np.linspace(-1, 1, 8).reshape(4, 2))
+    X = ByPointer(np.linspace(-1, 1, 8).reshape(4, 2))
     y = X.array[:, 0]
     last = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(1.0), X, y)
     prior = pn.TraceClassPrior(1.5, 1.0, 1.0, scales="sampled")
@@ -107,22 +94,6 @@ def test_what_only_the_cpu_runs_says_so() -> None:
     assert 'device="auto" means cpu: Exact() runs only there' in last.describe()
     noise = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=2.0, b=1.0), X, y)
     assert where(sampled(noise, draws=1)) == (DEVICE, "the inputs are there")
-
-
-@pytest.mark.usefixtures("a_device")
-def test_several_posteriors_go_together() -> None:
-    """Several posteriors run on the CPU if one of them must, or if they are not alike."""
-    arguments: dict[str, Any] = {"draws": 5, "warmup": None, "seed": 3, "progress": False}
-    here, there = posterior(there=False), posterior(there=True)
-    assert [where(one) for one in pn.sample_many([there, there], KERNEL, **arguments)] == [
-        (DEVICE, "the inputs are there")
-    ] * 2
-    assert [where(one) for one in pn.sample_many([there, here], KERNEL, **arguments)] == [
-        ("cpu", "the inputs are on the host")
-    ] * 2
-    unlike = pn.sample_many([there, posterior(there=True, dtype="float32")], KERNEL, **arguments)
-    assert unlike[1].settings["device"] == "cpu"
-    assert unlike[1].settings["device_reason"].startswith(f"{DEVICE} does not run it: posts must be of one")
 
 
 @pytest.mark.usefixtures("a_device")

@@ -196,16 +196,6 @@ def test_many_data_sets(device: str) -> None:
     assert not np.array_equal(found[0].theta, found[1].theta)
 
 
-@pytest.mark.usefixtures("stays")
-def test_auto_goes_where_the_inputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_choice, "AUTO_DEVICE", "emulated:4")
-    X = inputs(40, 4, "float32")
-    draws = run(posterior(OnDevice(X)), KERNEL, "auto")
-    assert (draws.settings["device"], draws.settings["device_reason"]) == ("emulated:4", "the inputs are there")
-    np.testing.assert_array_equal(draws.theta, run(posterior(X), KERNEL, "emulated:4").theta)
-    assert 'device="auto" means emulated:4: the inputs are there' in posterior(OnDevice(X)).describe()
-
-
 @pytest.mark.parametrize("first", ["there", "here"])
 def test_auto_takes_several_to_one_place(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All run on the device if all inputs are there; else on the CPU, with the reason of the first that must."""

@@ -95,23 +95,6 @@ def test_predict_of_any_number_of_rows_is_row_by_row_the_same(n: int) -> None:
     np.testing.assert_array_equal(f[:, :, -1:], draws.predict(X[-1:]))
 
 
-def test_predictive_of_gaussian_adds_noise_of_each_outputs_variance() -> None:
-    draws, problem = sampled(likelihood="gaussian_by_output", draws=50, chains=4)
-    X = np.zeros((40, 2))
-    noise = draws.predictive(X, seed=2) - draws.predict(X)
-    assert noise.shape == (4, 50, 40, 3)
-    assert isinstance(problem.data.likelihood, pn.Gaussian)
-    count = 4 * 50 * 40
-    variance = problem.data.likelihood.variance_vector(3)
-    # 4 standard errors of mean, variance and correlations.
-    flat = (noise / np.sqrt(variance)).reshape(count, 3)
-    assert (np.abs(flat.mean(axis=0)) <= 4 / np.sqrt(count)).all()
-    assert (np.abs((flat**2).mean(axis=0) - 1) <= 4 * np.sqrt(2 / count)).all()
-    assert (np.abs(np.corrcoef(flat.T)[np.triu_indices(3, 1)]) <= 4 / np.sqrt(count)).all()
-    np.testing.assert_array_equal(draws.predictive(X, seed=2), draws.predict(X) + noise)
-    assert not np.isclose(draws.predictive(X, seed=3), draws.predictive(X, seed=2)).any()
-
-
 @pytest.mark.parametrize("likelihood", ["categorical", "bernoulli"])
 def test_predictive_draws_labels_with_the_probabilities(likelihood: str) -> None:
     draws, _ = sampled(likelihood=likelihood, draws=2)

@@ -42,15 +42,6 @@ def test_wrong_numbers_of_outputs_and_targets_are_refused() -> None:
         pn.Posterior(net, pn.Full(), problems.PRIOR, LIKELIHOOD, X, np.ones((5, 4)))
 
 
-def test_exact_draws_are_refused() -> None:
-    post = problems.problem(
-        problems.rng_of("h"), (2, 4, 1), 9, architecture_name="out", likelihood="heteroscedastic_gaussian"
-    ).post
-    assert post.sampled.quadratic is None
-    with pytest.raises(ValueError, match="Gaussian"):
-        pn.sample(post, pn.Exact(), chains=1, draws=1)
-
-
 @pytest.mark.parametrize("place", ["host", "emulated:2"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extreme_variances_are_finite(dtype: str, place: str) -> None:
@@ -182,33 +173,3 @@ def test_summary_and_report_are_of_all_outputs(fitted: tuple[pn.Draws, pn.Poster
     # Sums of 300 rows, evaluated again from float32 outputs.
     of_rows = draws.log_likelihood_rows(post.data.X, post.data.y).sum(axis=-1).mean()
     assert of_rows == pytest.approx(float(draws.stats["log_likelihood"].mean()), rel=1e-4)
-
-
-def test_prior_predictions(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
-    _, post = fitted
-    X = np.linspace(-2, 2, 5)[:, None]
-    assert post.prior_predict(X, 7).shape == (7, 5, 2)
-    assert post.prior_predictive(X, 7).shape == (7, 5, 2)
-
-
-def test_stored_draws_know_it(fitted: tuple[pn.Draws, pn.Posterior], tmp_path: Any) -> None:
-    draws, post = fitted
-    draws.save(tmp_path / "draws.npz")
-    loaded = pn.Draws.load(tmp_path / "draws.npz")
-    assert loaded.likelihood == LIKELIHOOD
-    np.testing.assert_array_equal(loaded.predictive(post.data.X[:3], seed=4), draws.predictive(post.data.X[:3], seed=4))
-
-
-def test_a_posterior_with_sample_weights_repeats_rows(fitted: tuple[pn.Draws, pn.Posterior]) -> None:
-    _, post = fitted
-    weight = np.random.default_rng(0).integers(0, 3, len(post.data.y))
-    parts = (post.network.net, post.network.architecture, post.network.prior, LIKELIHOOD)
-    weighted = pn.Posterior(*parts, post.data.X, post.data.y, sample_weight=weight, dtype="float64")
-    repeated = pn.Posterior(
-        *parts, np.repeat(post.data.X, weight, axis=0), np.repeat(post.data.y, weight, axis=0), dtype="float64"
-    )
-    values, gradient = weighted.log_likelihood_and_grad(post.theta_map)
-    expected, expected_gradient = repeated.log_likelihood_and_grad(post.theta_map)
-    # Sums of 300 rows in float64 in another order.
-    assert values == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-9 * np.abs(expected_gradient).max())

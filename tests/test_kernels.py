@@ -204,29 +204,6 @@ def test_broken_forms_of_mgrad_break_detailed_balance(delta: float) -> None:
             assert abs(broken - exact) > 1e4 * 1e-10 * (1 + abs(exact))
 
 
-def test_mgrad_is_pcnl_where_all_prior_variances_are_equal() -> None:
-    """One shrinkage for all: s = delta / (delta + 2 c) is that of pCNL, 2 d / (2 + d), at d = 2 s / (2 - s).
-
-    Networks have unequal prior variances; the acceptance ratio takes any.
-    """
-    problem = problems.problem(problems.rng_of("equal"), (2, 5, 4, 3), 15, architecture_name="mix")
-    u, v = points(problem, problems.rng_of("equal points"), 0.3)
-    C, model = np.full(problem.post.dim, 0.7), problem.post.sampled.compiled.host
-    for delta in (0.01, 0.3, 1.3):
-        s = delta / (delta + 2 * 0.7)
-        one = model.log_acceptance(u, v, C, "mgrad", delta)
-        other = model.log_acceptance(u, v, C, "pcnl", 2 * s / (2 - s))
-        assert abs(one - other) <= 1e-12 * (1 + abs(one))
-
-
-def test_the_longest_steps_propose_from_the_prior_moved_by_the_drift() -> None:
-    """v ~ N(C g(u), C): pCNL at delta = 2, mGrad as delta grows, a fact of the formulas that fixes their scale."""
-    u, g, C, w = np.array([9.0, 9.0]), np.array([0.3, -2.0]), np.array([1.0, 0.25]), np.array([0.5, 1.0])
-    expected = C * g + np.sqrt(C) * w
-    np.testing.assert_allclose(reference.pcnl_proposal(u, g, C, w, 2.0), expected, rtol=1e-15)
-    np.testing.assert_allclose(reference.mgrad_proposal(u, g, C, w, 1e12), expected, rtol=0, atol=1e-10)
-
-
 # pCN
 
 

@@ -33,6 +33,15 @@ def test_dir_lists_the_public_names_alone() -> None:
     assert set(dir(pn)) == {*pn.__all__, "__version__"}
 
 
+def test_wheels_hold_the_notices_of_what_is_compiled_into_them() -> None:
+    """The build puts these files into the wheel's metadata."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license-files"] == ["LICENSE", "NOTICE"] and (ROOT / "LICENSE").exists()
+    notice = " ".join((ROOT / "NOTICE").read_text().split())
+    assert "Copyright (c) 2016 Wenzel Jakob" in notice and "above copyright notice, this list of conditions" in notice
+    assert "This software contains source code provided by NVIDIA Corporation." in notice and "cudart" in notice
+
+
 def test_import_sampling_and_prediction_load_nothing_heavy() -> None:
     """Heavy packages are imported where they are used: importing this one takes far less than 0.4 s, and sampling and
     prediction of tanh networks need only NumPy."""

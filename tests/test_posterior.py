@@ -199,7 +199,6 @@ BAD_ARGUMENTS: dict[type[Exception], list[tuple[str, dict[str, Any]]]] = {
             {"likelihood": 1.0},
         ),
         ("X must hold real numbers; got dtype <U1. Encode it as numbers", {"X": [["a", "b"]] * 6}),
-        ("X must hold real numbers; got dtype complex128", {"X": X0 * 1j}),
         ("y must hold real numbers; got dtype <U1", {"y": list("abcdef")}),
     ],
     ValueError: [
@@ -211,38 +210,20 @@ BAD_ARGUMENTS: dict[type[Exception], list[tuple[str, dict[str, Any]]]] = {
             r"X must be finite; column 1 has nan first at row 4 \(1 bad values in all\)\. Remove or impute",
             {"X": changed(X0, 4, np.nan, 1)},
         ),
-        ("X must be finite; column 0 has -inf first at row 2", {"X": changed(X0, 2, -np.inf, 0)}),
         (r'X must fit float32; got 1e\+39.*dtype="float64"', {"X": changed(X0, 2, 1e39, 0)}),
         (r"y must have shape \(6,\) or \(6, 1\).*got \(5,\)", {"y": np.zeros(5)}),
         ("y must be finite; column 0 has nan first at row 3", {"y": changed(Y0, 3, np.nan)}),
-        ("y must be finite; column 0 has inf first at row 1", {"y": changed(Y0, 1, np.inf)}),
         (r"y must fit float32; got -1e\+300", {"y": changed(Y0, 1, -1e300)}),
         (
             r"y must hold class labels that are in 0\.\.2; got 3 at row 3 \(1 bad rows in all\)\. Encode the classes",
             CLASSES | {"y": [0, 1, 2, 3, 0, 1]},
-        ),
-        (r"in 0\.\.2; got -1 at row 1", CLASSES | {"y": [0, -1, 2, 1, 0, 1]}),
-        ("whole numbers; got 0.5 at row 2", CLASSES | {"y": [0, 1, 0.5, 1, 0, 1]}),
-        (
-            "y must be 0 or 1 for a Bernoulli likelihood; got 2 at row 5, output 0",
-            {"likelihood": pn.Bernoulli(), "y": changed(Y0, 5, 2.0)},
-        ),
-        (
-            "Categorical needs a network with one output for each class, at least 2; got 1. Use Bernoulli",
-            {"likelihood": pn.Categorical()},
         ),
         (
             "variance has 2 entries, but the network has 1 outputs; give one number or 1",
             {"likelihood": pn.Gaussian([1.0, 2.0])},
         ),
         (r"sample_weight must have shape \(6,\)", {"sample_weight": [1.0]}),
-        (
-            r"sample_weight must be finite and nonnegative; got -1\.0 at row 2",
-            {"sample_weight": changed(Y0 + 1, 2, -1)},
-        ),
-        ("sample_weight is zero for every row; at least one", {"sample_weight": Y0}),
         ("k of Mix is 4, but hidden layer 2 has 3 nodes; choose k <= 3 there", {"architecture": pn.Mix(4)}),
-        ("k of Out is 4, but hidden layer 2 has 3 nodes; choose k <= 3", {"architecture": pn.Out(4)}),
         ("k of Sep is 5, but hidden layer 1 has 4 nodes", {"architecture": pn.Sep([5, 1])}),
         (r"each of the 2 hidden layers; got \[2\]", {"architecture": pn.Sep([2])}),
         (

@@ -254,6 +254,7 @@ def test_dates_far_away_are_numbers() -> None:
         made = Preprocessor.fit(table, dates=["t"])
         wanted = [datetime.date.fromisoformat(str(value)[:10]).toordinal() - 719163 for value in values]
         assert made.in_units(made.transform(table))[:, 0] == pytest.approx(wanted, abs=1e-6)
+        assert "column 't' is 9999-12-31 at row 1, which sets its scale; make that a missing value" in made.notes[0]
 
 
 @pytest.mark.parametrize(

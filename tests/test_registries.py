@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,8 @@ def test_every_kernel_runs_with_its_defaults(name: str) -> None:
 
 @pytest.mark.parametrize("place", ["cpu", "emulated:4"])
 @pytest.mark.parametrize("name", problems.LIKELIHOODS)
-def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -> None:
-    """Every likelihood is sampled, predicted with noise and summarised; l of the draws is that of its density."""
+def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str, tmp_path: Path) -> None:
+    """Every likelihood is sampled, stored, predicted with noise and summarised; l of the draws is its density's."""
     problem = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 3), 20, likelihood=name)
     post, likelihood = problem.post, problem.data.likelihood
     draws = pn.sample(post, pn.MGrad(), chains=2, draws=10, warmup=200, seed=1, device=place, threads=1)
@@ -158,6 +159,10 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str) -
     # Sums of 20 rows and of a network's layers in float64, of numbers of order 10 to 100.
     np.testing.assert_allclose(draws.stats["log_likelihood"], own, rtol=1e-9, atol=1e-9)
     y = draws.predictive(problem.X, offset=offset, seed=1)
+    draws.save(tmp_path / "draws.npz")
+    stored = pn.Draws.load(tmp_path / "draws.npz")
+    assert stored.likelihood == likelihood
+    np.testing.assert_array_equal(stored.predictive(problem.X, offset=offset, seed=1), y)
     known = y[0, 0] if likelihood.numbers_per_target == 1 else np.stack([y[0, 0]] * 2, axis=-1)
     likelihood.check_targets(known, 20, post.network.n_outputs)
     if likelihood.targets in ("real", "count"):

@@ -10,6 +10,7 @@ import gzip
 import io
 import lzma
 import os
+import string
 import sys
 import zipfile
 from collections import Counter
@@ -27,6 +28,8 @@ SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "whitespa
 _OTHERS = {".parquet": "parquet", ".feather": "feather", ".orc": "orc", ".xlsx": "excel", ".xls": "excel"}
 _OTHERS |= {".ods": "excel", ".dta": "stata", ".sas7bdat": "sas", ".sav": "spss"}
 _LINES_LOOKED_AT = 100
+# Characters that may stand between fields, or before decimals.
+_MARKS = string.punctuation.replace('"', "") + " \t"
 # Texts of missing values in every table, which are those of pandas, and the words of Booleans.
 _MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA"]
 _MISSING += ["#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
@@ -87,6 +90,9 @@ class TableFile:
                 raise ValueError(f"{path} cannot be read by pandas.read_{kind}: {error}") from None
             self._frame, self.names, self.layout = frame, [str(name) for name in frame.columns], layout
         else:
+            for what, given in (("sep", SEPARATORS.get(layout.sep or "", layout.sep)), ("decimal", layout.decimal)):
+                if given not in (None, r"\s+") and not (len(given) == 1 and given in _MARKS):
+                    raise ValueError(f"{what} must be one character that is no letter, digit or quote; got {given!r}.")
             self._content = _text(path, self.name)
             sep = SEPARATORS.get(layout.sep or "", layout.sep) or _separator(self._content)
             fields, self._lines = _check_rows(self._content, sep, self.name)

@@ -29,6 +29,8 @@ _KINDS = dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal",
 _KINDS |= {"string": "text"} | dict.fromkeys(("datetime64", "datetime", "date"), "date")
 _TIMES = (date, timedelta, np.datetime64, np.timedelta64, pd.Period)
 _ISO = "YYYY-MM-DD"
+# Days of 9999-12-31, by which tables say that something has not ended.
+_NEVER = date.max.toordinal() - date(1970, 1, 1).toordinal()
 # Other layouts of dates, with or without a time; years have four digits, so that no century is guessed.
 _LAYOUTS = [
     layout + time
@@ -260,6 +262,11 @@ class Preprocessor:
                 fill = column._text(column.fill or 0.0)
                 notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)} imputed by {fill}")
                 column = replace(column, indicator=indicator)
+            if column.kind == "date" and (never := np.floor(values) == _NEVER).any():
+                notes.append(
+                    f"column {name!r} is 9999-12-31 at {place(series, never)}, which sets its scale; make that a "
+                    "missing value if it stands for no date"
+                )
             if not standardize:
                 column = replace(column, mean=0.0, scale=1.0)
             if not column.scale:
