@@ -507,7 +507,14 @@ class Draws(ChainDraws, Predictions):
         quantity = "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity
         blocks = self._summarised(distribution)
         return summarise(
-            self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood, advance=advance
+            self,
+            blocks,
+            quantity,
+            coverage,
+            network=self.network,
+            likelihood=self.likelihood,
+            superchains=Replicates([self]).superchains,
+            advance=advance,
         )
 
     def loo(

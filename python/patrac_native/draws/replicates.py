@@ -66,10 +66,13 @@ class Replicates:
         The replicate of each draw of each member, counted from 0.
     unit : str
         What a replicate is, see `RerunError`.
+    superchains : ndarray of int, shape (chains of all members,)
+        Chains of one start or network have one label.
     """
 
     def __init__(self, members: Sequence[Member], given: npt.ArrayLike | None = None) -> None:
         self.unit, labels = _of_chains(members) if given is None else ("given", _checked(members, given))
+        self.superchains = np.zeros_like(labels) if self.unit == "one start" else labels
         ends = np.cumsum([member.n_chains for member in members])[:-1]
         by_member = [
             np.repeat(one, member.n_draws) for one, member in zip(np.split(labels, ends), members, strict=True)

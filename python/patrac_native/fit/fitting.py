@@ -172,7 +172,7 @@ def _sample(
         schedule,
         settings,
         pilot=pilot,
-        stop_when=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
+        until=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
         if may_end
         else None,
         least_draws=candidate.least_draws(leaves_one_out=kind == LEAVE_ONE_OUT),

@@ -24,7 +24,7 @@ from patrac_native.verdict.calibration import (
     Calibration,
 )
 from patrac_native.verdict.evidence import Evidence, StepRecord
-from patrac_native.verdict.rerun_error import RerunError
+from patrac_native.verdict.rerun_error import FEW_REPLICATES, UNITS, RerunError
 
 # The grades from best to worst; the grade of a part of the verdict is that of its worst finding.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
@@ -446,6 +446,20 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
         remedy = f"{first}{_longer_run(e, longer, warmup=True)}{kernel}."
         grade = DO_NOT_USE
         further: int | None = longer
+        smaller = "a smaller Bayesian part, whose chains meet."
+        # Nested R-hat tells starts that lead to regions of their own from chains that are still on their way.
+        if e.rhat_nested > RHAT_USABLE >= e.rhat_within:
+            what += (
+                f" Halves of the chains of one start agree (R-hat up to {_number(e.rhat_within, 3)}), but starts do "
+                f"not (nested R-hat {_number(e.rhat_nested, 3)}): longer chains would hardly meet."
+            )
+            if not causes:
+                more = "more chains, each from a start of its own, until a rerun repeats the bands"
+                remedy, further = f"{more}; or {smaller}", None
+        elif e.rhat_within > RHAT_USABLE and e.n_chains > 1:
+            within = _number(e.rhat_within, 3)
+            what += f" Halves of the chains of one start differ (R-hat up to {within}): the chains are too short."
+            smaller = f"longer chains, or {smaller}"
         if _bands_repeat(e):
             assert e.rerun is not None
             grade, further = LOOK, None
@@ -453,7 +467,12 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
                 f" They have not met, and bands are those of an ensemble of {e.rerun.replicates} members: no "
                 "posterior, though a rerun would give much the same bands."
             )
-            remedy = "nothing, if predictions are all that is wanted; else a smaller Bayesian part, whose chains meet."
+            remedy = f"nothing, if predictions are all that is wanted; else {smaller}"
+        elif e.rerun is not None and e.rerun.is_rough and e.rerun.replicates > 1 and not e.rerun.is_blind:
+            few = UNITS[e.rerun.unit][0].format(e.rerun.replicates)
+            what += (
+                f" {few} are too few to know whether a rerun would give the same bands; {FEW_REPLICATES} are enough."
+            )
         yield Finding("disagreement", grade, what, remedy, further)
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.
