@@ -81,7 +81,9 @@ class TableFile:
         if kind is not None:
             open(path, "rb").close()  # raises OSError where there is no file to read
             try:
-                frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path).rename(columns=str)
+                # Cells of sheets have types, which pandas would guess again of each file.
+                options = {"dtype": object} if kind == "excel" else {}
+                frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path, **options).infer_objects().rename(columns=str)
             except ImportError as error:
                 raise ValueError(f"{path} needs another package: {error}") from None
             except MemoryError:

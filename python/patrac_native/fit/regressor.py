@@ -193,9 +193,11 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         say: Callable[[str], None],
     ) -> tuple[Sequence[Likelihood], Settings, float]:
         """Take a likelihood of counts, if there is a choice, where networks predict whole numbers better by it."""
-        seen = [rows.y] if held_out is None else [rows.y, _numbers(held_out[1], 1)[0]]
         is_open = len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1
-        if not (is_open and all(map(are_counts, seen))):
+        # Held-out targets that have bounds are no single numbers.
+        if not (is_open and are_counts(rows.y)):
+            return likelihoods, settings, 0.0
+        if held_out is not None and not are_counts(_numbers(held_out[1], 1)[0]):
             return likelihoods, settings, 0.0
         counts = replace(settings, likelihood="negative-binomial")
         of_counts = counts.likelihoods(dispersion=1.0)
