@@ -1,4 +1,4 @@
-"""The plan: what varies, what is folded, how theta is laid out, and which architectures must coincide."""
+"""The plan: what varies, what is folded, and how theta is laid out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
-from patrac_native.network.ranking import rank_nodes
 from problems import ARCHITECTURES, Problem
 from rounding import error_bounds
 
@@ -27,15 +26,6 @@ def posterior(
     rng = problems.rng_of("plan data", net.layer_sizes[0], net.layer_sizes[-1], n)
     data = problems.random_data("gaussian", rng, n, net.layer_sizes[0], net.layer_sizes[-1])
     return pn.Posterior(net, architecture, prior, data.likelihood, data.X, data.y, dtype="float64"), data
-
-
-def assert_same_density(a: pn.Posterior, b: pn.Posterior, data: problems.Data, theta: FloatArray) -> None:
-    """l and g of two posteriors at one theta, within the rounding of two float64 evaluations."""
-    problem = Problem(a, reference.partial(a.network.net, a.network.architecture), data, theta)
-    bounds = error_bounds(problem, UNIT_ROUNDOFF)
-    (value_a, gradient_a), (value_b, gradient_b) = a.log_likelihood_and_grad(theta), b.log_likelihood_and_grad(theta)
-    assert abs(value_a - value_b) <= 2 * bounds.value
-    assert (np.abs(gradient_a - gradient_b) <= 2 * bounds.gradient).all()
 
 
 # Fixed and Bayesian nodes read each other (Mix)
@@ -161,62 +151,6 @@ def test_bayesian_weight_out_of_a_varying_node_of_the_same_row_as_fixed_ones() -
         assert (np.abs(gradient - problem.reference_gradient()) <= 2 * bounds.gradient).all()
         f, f_bound = post.network.predict(theta, data.X), 2 * bounds.f
         assert (np.abs(f - problem.partial.predict(theta, data.X)) <= f_bound).all()
-
-
-# Architectures that must coincide
-
-
-@pytest.mark.parametrize("sizes", [(1, 5, 5, 1), (3, 6, 4, 7, 2)])
-def test_mix_of_every_node_is_full(sizes: tuple[int, ...]) -> None:
-    rng = problems.rng_of("mix is full", sizes)
-    net = problems.random_network(rng, sizes)
-    full, _ = posterior(net, pn.Full())
-    mix, _ = posterior(net, pn.Mix(list(sizes[1:-1])))
-    for name in ("theta_map", "prior_variance", "parameters"):
-        np.testing.assert_array_equal(getattr(mix, name), getattr(full, name))
-    theta = full.theta_map + 0.3 * rng.normal(size=full.dim)
-    # The same plan, so the same bits.
-    assert mix.plan().layers == full.plan().layers
-    assert mix.log_likelihood(theta) == full.log_likelihood(theta)
-    np.testing.assert_array_equal(mix.log_likelihood_and_grad(theta)[1], full.log_likelihood_and_grad(theta)[1])
-
-
-def test_out_is_mix_restricted_to_the_last_layer() -> None:
-    """Out(k), and a Custom mask that keeps the last layer of Mix(k)'s: the same posterior."""
-    rng = problems.rng_of("out is mix")
-    net = problems.random_network(rng, (2, 7, 6, 3))
-    for k in (1, 4, 6):
-        out, _ = posterior(net, pn.Out(k))
-        mix = reference.partial(net, pn.Mix(k))
-        own = np.argsort(mix.ranking[-1])  # own index -> rank
-        last = [np.zeros(w.shape, bool) for w in net.weights[:-1]], [np.zeros(len(b), bool) for b in net.biases[:-1]]
-        custom, _ = posterior(net, pn.Custom([*last[0], mix.weight_masks[-1][:, own]], [*last[1], mix.bias_masks[-1]]))
-        for name in ("theta_map", "prior_variance", "parameters"):
-            np.testing.assert_array_equal(getattr(custom, name), getattr(out, name))
-        theta = out.theta_map + 0.3 * rng.normal(size=out.dim)
-        assert custom.log_likelihood(theta) == out.log_likelihood(theta)
-        np.testing.assert_array_equal(custom.log_likelihood_and_grad(theta)[1], out.log_likelihood_and_grad(theta)[1])
-
-
-def test_sep_beside_a_zero_network_is_full_on_the_small_network() -> None:
-    """The same l and g, and the small network's prior variances times phi / phi_partial."""
-    rng = problems.rng_of("sep is full")
-    prior = pn.TraceClassPrior(1.7, 1.3, 0.4)
-    sizes, small = (2, 9, 8, 3), (2, 4, 3, 3)
-    zero = pn.Network(
-        [np.zeros((a, b)) for a, b in zip(sizes[1:], sizes[:-1], strict=True)], [np.zeros(a) for a in sizes[1:]]
-    )
-    sep, data = posterior(zero, pn.Sep([4, 3]), prior)
-    # The small network's own ranking must not reorder it: give it rows whose squares fall.
-    ranked = problems.random_network(rng, small)
-    ranked = ranked.permuted(rank_nodes(ranked))
-    full, _ = posterior(ranked, pn.Full(), prior)
-    np.testing.assert_array_equal(sep.parameters, full.parameters)
-    theta = full.theta_map + 0.3 * rng.normal(size=full.dim)
-    assert_same_density(full, sep, data, theta)
-    ratio = prior.total_variance(sizes) / prior.total_variance(small)
-    assert ratio > 1.1
-    np.testing.assert_allclose(sep.prior_variance, ratio * full.prior_variance, rtol=8 * UNIT_ROUNDOFF)
 
 
 # The order of the user's nodes
