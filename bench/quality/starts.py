@@ -21,9 +21,9 @@ import pandas as pd
 from comparison import Results
 from reruns import spread_rows
 from sklearn.model_selection import train_test_split
+from uci_sets import SETS, load_split
 
 import patrac_native as pn
-from patrac_native.studies.problems import SETS, load_split
 from patrac_native.studies.tables import format_table
 
 DRAWS = 2_000

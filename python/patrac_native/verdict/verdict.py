@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.files.archive import check_entries
 from patrac_native.likelihoods import LIKELIHOODS_BY_LABEL, NoiseChange
 from patrac_native.plots.table import html_list
 from patrac_native.verdict.calibration import (
@@ -153,6 +155,13 @@ class Judgement:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Judgement:
         """Rebuild from what `to_dict` returned."""
+        known: dict[str, Any] = {"grade": str, "subject": str, "findings": list, "facts": str}
+        check_entries(content, known, "a part of its verdict", optional=["grade"])
+        known = {"kind": str, "grade": str, "what": str, "remedy": str, "longer": (int, NoneType)}
+        for one in content["findings"]:
+            check_entries(one, known, "a finding of its verdict", optional=["longer"])
+            if one["grade"] not in GRADES:
+                raise ValueError(f"a finding of its verdict has the grade {one['grade']!r:.60}")
         return cls(content["subject"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
 
 
