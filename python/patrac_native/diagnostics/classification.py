@@ -69,6 +69,7 @@ def class_nll(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_draw: boo
 
     Examples
     --------
+    >>> import math
     >>> p = [[[[0.5, 0.5], [0.25, 0.75]]]]
     >>> round(class_nll(p, [0, 1]), 6) == round((math.log(2) - math.log(0.75)) / 2, 6)
     True
@@ -240,6 +241,7 @@ def entropy_decomposition(p: ArrayLike) -> EntropyDecomposition:
 
     Examples
     --------
+    >>> import math
     >>> split = entropy_decomposition([[[[1.0, 0.0]], [[0.0, 1.0]]]])  # two draws, sure of opposite labels
     >>> split.aleatoric.item(), round(split.epistemic.item() / math.log(2), 12)
     (0.0, 1.0)
