@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "patrac_native"
 PUBLIC = [f"patrac_native.{name}" for name in ("diagnostics", "plots", "interop", "report", "engine", "files")]
 # Public, though __all__ leaves them out: base classes for annotations, and the class of warnings.
-BESIDE = {"Architecture", "Kernel", "Likelihood", "Prior", "Note", "__file__"}
+BESIDE = {"Architecture", "Kernel", "Likelihood", "Prior", "Note", "Run", "build_info", "__file__"}
 CLI = [PACKAGE / "cli" / f"{name}.py" for name in ("study", "bench", "demo", "info")]
 PLACES = [*sorted((ROOT / "bench").rglob("*.py")), *sorted((PACKAGE / "studies").glob("*.py")), *CLI]
 
