@@ -352,6 +352,9 @@ def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     names: dict[str, Any] = {}
     exec(compile(pages.script_of("stores.md", "pn.resume"), "docs/stores.md", "exec"), names)
     assert names["draws"].n_draws == names["so_far"].n_draws == names["tree"]["posterior"].sizes["draw"] == 1000
+    exec(compile(pages.script_of("stores.md", "pn.start"), "docs/stores.md", "exec"), names)
+    function = names["draws"].summary(names["X"]).function
+    assert function.min_ess_bulk >= 400 and function.max_rhat <= 1.01
 
 
 KILLS = """

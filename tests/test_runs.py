@@ -210,7 +210,7 @@ def test_ctrl_c_ends_posteriors_side_by_side_and_keeps_their_draws(interrupt: An
     assert len(draws) == len(raised) == 2  # those that had begun
     assert not any(one.settings["completed"] for one in draws)
     assert all(one.n_draws < 1000 and np.isfinite(one.theta).all() for one in draws)
-    # Where there are no bars, lines count the steps of all, and posteriors that have not begun are as long as the others.
+    # Lines, where there are no bars, count the steps of all; posteriors that have not begun are as long as others.
     assert {total for _, total, _ in reports} == {5 * 1000 * 100_000}
 
 
