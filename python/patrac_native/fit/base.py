@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import math
 import numbers
 import os
@@ -25,9 +26,9 @@ from sklearn.utils.validation import (
 )
 
 import patrac_native as pn
-from patrac_native.files import check_entries, load_arrays, rebuilding, save_arrays
+from patrac_native.files import check_arrays, check_entries, check_written_again, load_arrays, rebuilding, save_arrays
 from patrac_native.files import say as print_line
-from patrac_native.fit.evaluation import Evaluation, evaluate, of_fits
+from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
@@ -505,7 +506,14 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         check_is_fitted(self)
         check_parameters(self.get_params(deep=False), type(self).__name__)
-        content = {
+        draws = io.BytesIO()
+        self.draws_.save(draws)
+        arrays = {"draws": np.frombuffer(draws.getbuffer(), dtype=np.uint8)}
+        save_arrays(path, _KIND, self._content(), arrays, overwrite=overwrite)
+
+    def _content(self) -> dict[str, Any]:
+        """Return the header of a file: all but the draws, as JSON-able values."""
+        return {
             "patrac_native": pn.__version__,
             "class": type(self).__name__,
             "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
@@ -520,10 +528,10 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             "report": self.report_.to_dict(),
             "draws": type(self.draws_).__name__,
         }
-        draws = io.BytesIO()
-        self.draws_.save(draws)
-        arrays = {"draws": np.frombuffer(draws.getbuffer(), dtype=np.uint8)}
-        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
+
+    @abstractmethod
+    def _check_parts(self, net: pn.Network) -> None:
+        """Raise ValueError, or AttributeError, unless the targets' attributes are those of a network and its draws."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -569,6 +577,14 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             made.target_scaling_ = TargetScaling.from_dict(content["targets"])
             made.report_ = FitReport.from_dict(content["report"])
             made.draws_ = _DRAWS[content["draws"]].load(io.BytesIO(arrays["draws"].tobytes()))
+            check_arrays(arrays, {"draws": np.ravel(arrays["draws"]).astype(np.uint8)})
+            check_written_again(content, json.loads(json.dumps(made._content())))
+            net, columns = members_of(made.draws_)[0].network.net, made.preprocessor_.table_columns
+            if net.layer_sizes[0] != len(made.preprocessor_.names) or made.n_features_in_ != len(columns):
+                raise ValueError("its preprocessor is not that of its network")
+            if made.n_iter_ != Choice.of(net).epochs or columns != [*map(str, getattr(made, _ARRAYS[0], columns))]:
+                raise ValueError("its attributes are not those of its network and preprocessor")
+            made._check_parts(net)
         return made
 
     def __getstate__(self) -> dict[str, Any]:

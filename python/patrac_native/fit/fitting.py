@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.diagnostics import convergence
-from patrac_native.files import check_entries
+from patrac_native.files import check_entries, check_written_again
 from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import Trial, choose_posterior
 from patrac_native.fit.evaluation import (
@@ -377,8 +378,12 @@ class FitReport:
         known: dict[str, Any] = {"lines": list, "verdict": dict, "converged": bool, "summary": str}
         known |= {"scores": dict, "seconds": dict, "precision": (dict, NoneType)}
         check_entries(content, known, "its report")
+        check_entries(content["verdict"], {"predictions": dict, "posterior": dict}, "its verdict")
         rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict.from_dict(content["verdict"])}
-        return cls(**{**content, **rebuilt})
+        made = cls(**{**content, **rebuilt})
+        str(made)  # fails where an entry is none that a report shows
+        check_written_again(content, json.loads(json.dumps(made.to_dict())))
+        return made
 
 
 def _shown(value: Any) -> str:

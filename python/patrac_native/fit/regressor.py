@@ -376,6 +376,15 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         total, epistemic = (self._in_scale(np.concatenate(values), 2) for values in zip(*parts, strict=True))
         return Uncertainty(total, total - epistemic, epistemic)
 
+    def _check_parts(self, net: pn.Network) -> None:
+        """Raise ValueError, or AttributeError, unless the targets' attributes are those of a network and its draws."""
+        likelihood, scaling = self.draws_.likelihood, self.target_scaling_
+        targets = likelihood.n_targets(net.layer_sizes[-1])
+        numbers = (self.n_outputs_, self._numbers_per_target, len(scaling.scale))
+        is_flat = not self._y_has_columns and targets > 1
+        if numbers != (targets, likelihood.numbers_per_target, targets) or is_flat:
+            raise ValueError("its targets are not those of its network")
+
     def _in_units(self, values: FloatArray) -> FloatArray:
         """Convert targets of the network (n, t) to the units of y: (n,), or (n, t) if y had columns."""
         found = np.asarray(values * self.target_scaling_.scale + self.target_scaling_.mean)
@@ -395,7 +404,12 @@ def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
     refuse_dates(y, "y", "give numbers, such as days since the first")
     # Bounds of a target may be infinite; the likelihood checks them.
     options = {"allow_nd": each > 1, "ensure_all_finite": each == 1, "input_name": "y"}
-    found = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, **options))
+    try:
+        found = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, **options))
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(f"y must hold numbers: {error}; make numbers of text, such as days of dates.") from None
     axes = 1 if each == 1 else 2
     if found.ndim not in (axes, axes + 1) or (each > 1 and found.shape[-1] != each):
         several = f", {each}), or (n, t, {each})" if each > 1 else "), or (n, t)"
