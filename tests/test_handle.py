@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -282,6 +283,28 @@ def test_the_end_of_the_interpreter_ends_an_abandoned_run(tmp_path: Path) -> Non
         assert 0 < first.n_draws < 10**5
         resumed = pn.resume(store, first.n_draws + 1, progress=False)
         np.testing.assert_array_equal(resumed.theta[:, :-1], first.theta)
+
+
+@pytest.mark.parametrize("call", ["pn.sample({})", "pn.start({}).wait()"])
+def test_sigterm_leaves_a_store_to_resume(call: str, tmp_path: Path) -> None:
+    """The signal of schedulers ends the process at once, as it ends any program of Python."""
+    pytest.importorskip("zarr")
+    store = tmp_path / "run.zarr"
+    done = process(
+        f"""
+        import signal
+        def end():
+            while not os.path.exists({str(store / "checkpoint.npz")!r}) or not pn.Draws.load({str(store)!r}).n_draws:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+        threading.Thread(target=end).start()
+        {call.format(f"post, draws=10**5, store={str(store)!r}, **settings")}
+        """
+    )
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    first = pn.Draws.load(store)
+    resumed = pn.resume(store, first.n_draws + 1, progress=False)
+    np.testing.assert_array_equal(resumed.theta[:, :-1], first.theta)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
