@@ -57,7 +57,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
             if len(seen) == calls:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(bars._ProgressBar, "_report", report)
+        monkeypatch.setattr(bars._ProgressLines, "_report", report)
         return seen
 
     return after

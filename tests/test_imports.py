@@ -21,8 +21,9 @@ import patrac_native as pn
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "patrac_native"
 PUBLIC = [f"patrac_native.{name}" for name in ("diagnostics", "plots", "interop", "report", "engine", "files")]
-# Public, though __all__ leaves them out: base classes for annotations, and the class of warnings.
-BESIDE = {"Architecture", "Kernel", "Likelihood", "Prior", "Note", "__file__"}
+# Public, though __all__ leaves them out: classes for annotations, the class of warnings, and the modules.
+BESIDE = {"Architecture", "Kernel", "Likelihood", "Prior", "Note", "Run", "build_info", "__file__"}
+BESIDE |= {"diagnostics", "interop", "plots", "report"}
 CLI = [PACKAGE / "cli" / f"{name}.py" for name in ("study", "bench", "demo", "info")]
 PLACES = [*sorted((ROOT / "bench").rglob("*.py")), *sorted((PACKAGE / "studies").glob("*.py")), *CLI]
 
@@ -94,6 +95,7 @@ def private_uses(source: str) -> Iterator[str]:
             if module.startswith(("patrac_native.studies", "patrac_native.cli")):
                 continue
             known = import_module(module).__all__ if module in ("patrac_native", *PUBLIC) else ()
+            known = [*known, *BESIDE] if module == "patrac_native" else known
             yield from (f"{module}.{n.name}" for n in node.names if n.name not in (*known, "studies"))
 
 

@@ -146,8 +146,11 @@ def test_bars_show_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch) -
     assert shows_progress(None)
 
 
-def test_a_bar_names_the_chains_that_it_counts(problem: problems.Problem, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_names_the_chains_that_it_counts(
+    problem: problems.Problem, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One bar for the chains of each posterior, which ends at the steps of all of them, without a warning."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     run: dict[str, Any] = {"chains": 2, "draws": 50, "thin": 4, "warmup": 100, "seed": 1, "progress": True}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ def test_wheels_hold_the_notices_of_what_is_compiled_into_them() -> None:
     notice = " ".join((ROOT / "NOTICE").read_text().split())
     assert "Copyright (c) 2016 Wenzel Jakob" in notice and "above copyright notice, this list of conditions" in notice
     assert "This software contains source code provided by NVIDIA Corporation." in notice and "cudart" in notice
+
+
+def test_there_are_at_most_forty_names_and_few_beside_them() -> None:
+    """A name that is no module and neither in `__all__` nor in this list is public by mistake."""
+    assert len(pn.__all__) <= 40
+    beside = {
+        name
+        for name, value in vars(pn).items()
+        if not (name.startswith("_") or name in pn.__all__ or isinstance(value, types.ModuleType))
+    }
+    assert beside == {"Architecture", "Kernel", "Likelihood", "Note", "Prior", "Run", "build_info"}
 
 
 def test_import_sampling_and_prediction_load_nothing_heavy() -> None:

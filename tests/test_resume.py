@@ -21,7 +21,7 @@ import pages
 import patrac_native as pn
 import problems
 from patrac_native.draws import run_folder
-from patrac_native.sampling import stored_run
+from patrac_native.sampling import stretches
 
 xarray = pytest.importorskip("xarray")
 zarr = pytest.importorskip("zarr")
@@ -86,7 +86,7 @@ def check_equal(found: pn.Draws, expected: pn.Draws) -> None:
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws."""
-    monkeypatch.setattr(stored_run, "_next_steps", lambda steps, elapsed: 29)
+    monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
     monkeypatch.setattr(run_folder, "_CHUNK_BYTES", 12_000)
     yield
 
@@ -217,8 +217,6 @@ def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="is not the store of a run, or the run was killed before it began"):
         pn.resume(tmp_path / "empty", 10)
-    with pytest.raises(ValueError, match="until may end it; leave one of them out"):
-        sampled("pcnl", 10, store=tmp_path / "b.zarr", until=lambda draws: True)
     with pytest.raises(ValueError, match='store needs device="cpu"'):
         sampled("pcnl", 10, store=tmp_path / "b.zarr", device="emulated:1")
     target = pn.Target(lambda theta: (0.0, theta * 0), prior_variance=np.ones(2))
@@ -354,6 +352,9 @@ def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     names: dict[str, Any] = {}
     exec(compile(pages.script_of("stores.md", "pn.resume"), "docs/stores.md", "exec"), names)
     assert names["draws"].n_draws == names["so_far"].n_draws == names["tree"]["posterior"].sizes["draw"] == 1000
+    exec(compile(pages.script_of("stores.md", "pn.start"), "docs/stores.md", "exec"), names)
+    function = names["draws"].summary(names["X"]).function
+    assert function.min_ess_bulk >= 400 and function.max_rhat <= 1.01
 
 
 KILLS = """
@@ -365,7 +366,7 @@ from patrac_native.draws import run_folder
 from patrac_native.sampling import stored_run
 sys.path.insert(0, sys.argv[1])
 import test_resume
-stored_run._STRETCH_SECONDS, run_folder._CHUNK_BYTES = 0.05, 500_000
+stored_run.KeptInFolder.stretch_seconds, run_folder._CHUNK_BYTES = 0.05, 500_000
 folder, names, kills = sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
 chance, log = random.Random(int(sys.argv[5])), []
 for name in names:

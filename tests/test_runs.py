@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 import typing
 import warnings
@@ -209,8 +210,8 @@ def test_ctrl_c_ends_posteriors_side_by_side_and_keeps_their_draws(interrupt: An
     assert len(draws) == len(raised) == 2  # those that had begun
     assert not any(one.settings["completed"] for one in draws)
     assert all(one.n_draws < 1000 and np.isfinite(one.theta).all() for one in draws)
-    # Each posterior that has begun has a bar of its own.
-    assert {total for _, total, _ in reports} == {1000 * 100_000}
+    # Lines, where there are no bars, count the steps of all; posteriors that have not begun are as long as others.
+    assert {total for _, total, _ in reports} == {5 * 1000 * 100_000}
 
 
 def test_a_signal_ends_posteriors_side_by_side() -> None:
@@ -228,7 +229,7 @@ def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(m
     def broken(*_: object) -> None:
         raise Boom("from the callback")
 
-    monkeypatch.setattr(bars._ProgressBar, "_report", broken)
+    monkeypatch.setattr(bars._ProgressLines, "_report", broken)
     with pytest.raises(Boom, match="from the callback"):
         pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=10**9, warmup=None, progress=True)
     with pytest.raises(Boom, match="from the callback"):
@@ -236,17 +237,42 @@ def test_an_exception_of_the_progress_callback_ends_the_run_and_is_the_callers(m
 
 
 @pytest.mark.parametrize("progress", [True, False, None])
-def test_progress_writes_a_bar_with_the_acceptance_rate_to_stderr(
-    progress: bool | None, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_writes_a_bar_or_a_line_with_the_acceptance_rate_to_stderr(
+    progress: bool | None, is_terminal: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None means a bar only where stderr is a terminal, which it is not here."""
+    """None means a bar where stderr is a terminal and, where it is none, no line for a run of less than ten seconds."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
     pn.sample(small(), pn.PCNL(0.1), chains=2, draws=1, thin=100_000, warmup=None, seed=1, progress=progress)
     out, err = capfd.readouterr()
-    assert out == "" and bool(progress) == bool(err)
-    assert not progress or ("sampling" in err and "acceptance=" in err and "step" in err)
+    shown = is_terminal if progress is None else progress
+    assert out == "" and shown == bool(err)
+    assert not shown or ("sampling, 2 chains: 100%" in err and "acceptance=" in err and "step" in err)
+    assert not shown or is_terminal == ("\r" in err)
 
 
-def test_more_posteriors_than_bars_share_one_that_counts_all(capfd: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_a_log_are_at_most_one_in_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of reports every 3 seconds by a clock of this test, and of runs of less than ten seconds."""
+    now = 0.0
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now)
+    for asked, seconds, count in ((False, 60, 5), (True, 60, 5), (False, 63, 6), (False, 9, 0), (True, 9, 1)):
+        now = 0.0
+        lines = bars._ProgressLines(4_000, "2 chains", ends_with_line=asked)
+        for step in range(1, seconds // 3 + 1):
+            now = 3.0 * step
+            lines._report(step * 10_000 * 3 // seconds, 10_000, 0.5)
+        lines.close()
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == count
+        assert not said or said[-1].startswith(f"sampling, 2 chains: 100% of 10000 steps after {seconds} s, ")
+
+
+def test_more_posteriors_than_bars_share_one_that_counts_all(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     run: dict[str, Any] = {"draws": 2, "thin": 20_000, "warmup": None, "seed": 1, "progress": True}
     for threads in (1, 2):
         pn.sample_many(several(9), pn.PCNL(0.1), threads=threads, **run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.sampling import stretches
 
 DRAWS = 60  # so `until` is called after 6 draws, 12 and so on
 
@@ -120,6 +122,76 @@ def test_ctrl_c_in_until_keeps_the_draws() -> None:
 def test_until_is_a_function_of_draws() -> None:
     with pytest.raises(TypeError, match="until must be None or a function of the draws so far; got int"):
         pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), until=400)  # type: ignore[arg-type]
+
+
+def test_enough_draws_are_enough_by_the_same_numbers() -> None:
+    X = np.random.default_rng(3).normal(size=(5, 2))
+    post, enough = network_posterior(pn.Out(3), pn.Gaussian(0.1)), pn.EnoughDraws(ess=700, rhat=1.02, at=X)
+    assert enough.state == "700 effective draws and an R-hat of 1.02 are asked for" and not enough.found
+    settings: dict[str, Any] = {"chains": 2, "draws": 1500, "warmup": 300, "seed": 5, "progress": False}
+    draws = pn.sample(post, until=enough, **settings)
+    assert draws.n_draws < 1500 and draws.settings["completed"]
+    function = draws.summary(X).function
+    assert function.min_ess_bulk >= 700 and function.max_rhat <= 1.02
+    assert enough.found == {"ess": function.min_ess_bulk, "rhat": function.max_rhat, "draws": draws.n_draws}
+    assert f"R-hat {function.max_rhat:.3f} after {draws.n_draws} draws" in repr(enough)
+    before = draws[:, : draws.n_draws - 150].summary(X).function
+    assert before.min_ess_bulk < 700 or before.max_rhat > 1.02
+    run = pn.start(post, until=enough, **settings)
+    np.testing.assert_array_equal(run.wait().theta, draws.theta)
+    assert run.progress.until == enough.state
+    never = pn.EnoughDraws(ess=1e9, at=None)
+    assert pn.sample(gaussian_target(), draws=40, warmup=200, seed=5, until=never).n_draws == 40
+    assert never.found["draws"] == 36
+
+
+def test_what_enough_draws_refuses() -> None:
+    post = network_posterior(pn.Mix(2), pn.Gaussian(0.1))
+    for error, message, make in (
+        (ValueError, "rhat must be above 1, which it approaches as chains agree; got 1", {"rhat": 1.0, "at": None}),
+        (ValueError, "ess must be positive", {"ess": 0, "at": None}),
+        (TypeError, "EnoughDraws needs inputs at which f is judged, such as at=X", {"at": None}),
+        (ValueError, "at must have 2 columns, one for each input of the network; got 5", {"at": np.zeros((3, 5))}),
+    ):
+        with pytest.raises(error, match=message):
+            pn.sample(post, until=pn.EnoughDraws(**make))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["tiles", "sampled"])
+def test_a_stored_run_ends_where_one_without_a_store_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unbroken, broken between two questions, and broken after the draws of the last question, before its answer."""
+    pytest.importorskip("zarr")
+    monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
+    make, own = RUNS[name]
+    settings: dict[str, Any] = {"chains": 3, "thin": 3, "warmup": 200, "seed": 5, "progress": False, **own}
+    seen: list[int] = []
+
+    def is_enough(draws: pn.Draws) -> bool:
+        assert draws.theta.shape[1] == draws.n_draws
+        seen.append(draws.n_draws)
+        return draws.n_draws >= 17
+
+    whole = pn.sample(make(), draws=DRAWS, until=is_enough, **settings)
+    for number, broken in enumerate((None, 9, 12, 18)):
+        store = tmp_path / f"{number}.zarr"
+        seen.clear()
+        if broken is None:
+            found = pn.sample(make(), draws=DRAWS, until=is_enough, store=store, **settings)
+            assert seen == [6, 12, 18]
+        else:
+            pn.sample(make(), draws=broken, store=store, **settings)
+            found = pn.resume(store, DRAWS, until=is_enough, progress=False)
+            assert seen == [n for n in (6, 12, 18) if n >= broken]
+        for draws in (found, pn.Draws.load(store)):
+            assert draws.n_draws == 18 and draws.settings["completed"]
+            np.testing.assert_array_equal(draws.theta, whole.theta)
+            for statistic, values in whole.stats.items():
+                np.testing.assert_array_equal(draws.stats[statistic], values, err_msg=statistic)
+    np.testing.assert_array_equal(
+        pn.resume(store, DRAWS, progress=False).theta, pn.sample(make(), draws=DRAWS, **settings).theta
+    )
 
 
 def test_a_device_makes_all_draws() -> None:

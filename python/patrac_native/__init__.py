@@ -18,13 +18,16 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from patrac_native import diagnostics, interop, plots, report
+from patrac_native import diagnostics as diagnostics
+from patrac_native import interop as interop
+from patrac_native import plots as plots
+from patrac_native import report as report
 from patrac_native.architectures import Architecture as Architecture
 from patrac_native.architectures import Custom, Full, Mix, Out, Sep
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.draws_mixture import DrawsMixture
 from patrac_native.draws.laplace import Laplace
-from patrac_native.engine.machine import build_info
+from patrac_native.engine.machine import build_info as build_info
 from patrac_native.kernels import PCN, PCNL, EllipticalSlice, Exact, MGrad
 from patrac_native.kernels import Kernel as Kernel
 from patrac_native.likelihoods import (
@@ -40,11 +43,13 @@ from patrac_native.likelihoods import (
 from patrac_native.likelihoods import Likelihood as Likelihood
 from patrac_native.network.network import Network
 from patrac_native.posterior.posterior import Posterior
-from patrac_native.posterior.registries import check_registries
+from patrac_native.posterior.registries import check_registries as _check_registries
 from patrac_native.posterior.target import Target
 from patrac_native.priors import GaussianPrior, SampledScales, TraceClassPrior
 from patrac_native.priors import Prior as Prior
-from patrac_native.sampling.sampler import resume, sample, sample_many
+from patrac_native.sampling.enough_draws import EnoughDraws
+from patrac_native.sampling.handle import Run as Run
+from patrac_native.sampling.sampler import resume, sample, sample_many, start
 from patrac_native.sampling.warmup import Warmup, paper_warmup
 from patrac_native.training.many import train_many
 from patrac_native.training.training import train
@@ -54,9 +59,10 @@ if _TYPE_CHECKING:
     from patrac_native.fit.classifier import PatracClassifier
     from patrac_native.fit.regressor import PatracRegressor
 
-# Outside __all__: the base classes Architecture, Kernel, Likelihood and Prior, for annotations, and the class of the
-# package's warnings, Note.
-check_registries()
+# Outside __all__: the base classes Architecture, Kernel, Likelihood and Prior and the handle Run, for annotations; the
+# class of the package's warnings, Note; what tells of the build, __version__ and build_info; and the modules
+# diagnostics, interop, plots and report, whose names programs have for variables of their own.
+_check_registries()
 __version__ = _version("patrac_native")
 
 __all__ = [
@@ -69,6 +75,7 @@ __all__ = [
     "Draws",
     "DrawsMixture",
     "EllipticalSlice",
+    "EnoughDraws",
     "Exact",
     "Full",
     "Gaussian",
@@ -90,15 +97,11 @@ __all__ = [
     "Target",
     "TraceClassPrior",
     "Warmup",
-    "build_info",
-    "diagnostics",
-    "interop",
     "paper_warmup",
-    "plots",
-    "report",
     "resume",
     "sample",
     "sample_many",
+    "start",
     "train",
     "train_many",
 ]

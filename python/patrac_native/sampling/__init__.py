@@ -1,4 +1,4 @@
 """Running Markov chains on a posterior: warm-up, settings, execution.
 
-Public: sample, sample_many, Warmup and paper_warmup.
+Public: sample, start, resume, sample_many, EnoughDraws, Run, Warmup and paper_warmup.
 """

@@ -188,7 +188,8 @@ def run_stretch(
     run: PreparedRun, draws: int, last_step: int, states: Sequence[bytes], report: Report | None
 ) -> dict[str, Any]:
     """Execute a run on the CPU from the states of its chains, none at its beginning, to a step or a number of draws."""
-    return _on_cpu(run, _joint_config([run], draws=draws, last_step=last_step, states=list(states)), report, None)
+    stretch = {"draws": draws, "last_step": last_step, "states": list(states), "check_every": 0}
+    return _on_cpu(run, _joint_config([run], **stretch), report, None)
 
 
 def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
@@ -244,7 +245,7 @@ def _on_cpu(
 def _joint_config(runs: Sequence[PreparedRun], **stretch: Any) -> _core.RunConfig:
     """Return the configuration of runs in the form of the compiled core; all but seeds and variances is the first's.
 
-    `stretch` has draws, last_step and states of a stretch of a run.
+    `stretch` has draws, last_step, states and check_every of a stretch of a run.
     """
     first = runs[0]
     kernel = first.kernel
@@ -262,8 +263,7 @@ def _joint_config(runs: Sequence[PreparedRun], **stretch: Any) -> _core.RunConfi
         thin=first.settings.thin,
         seed=first.seed,
         threads=first.threads,
-        check_every=first.check_every,
-        **{"draws": first.settings.draws, **stretch},
+        **{"draws": first.settings.draws, "check_every": first.check_every, **stretch},
     )
 
 

@@ -17,6 +17,7 @@ from patrac_native.kernels.metric import Metric, RotationBlock
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.sampled_density import FitQuality, SampledDensity
 from patrac_native.posterior.target import Target
+from patrac_native.sampling.enough_draws import EnoughDraws
 from patrac_native.sampling.settings import RunSettings
 from patrac_native.sampling.warmup import (
     DEEP_ADAPTIVE_STEPS,
@@ -115,6 +116,8 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
             f'until needs device="cpu": {choice.device} makes all draws in one launch. Give device="cpu", or leave '
             "until out."
         )
+    if isinstance(settings.until, EnoughDraws):
+        settings.until.check(post)
     if choice.device == "cpu":
         _ = density.compiled.host  # once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, density)

@@ -1,4 +1,4 @@
-"""`sample` and `sample_many`: prepare runs, execute them and return their draws."""
+"""`sample`, `start`, `resume` and `sample_many`: prepare runs, execute them and return their draws."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from patrac_native.files.archive import rebuilding
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.execution import execute
+from patrac_native.sampling.handle import Run
 from patrac_native.sampling.preparation import PreparedRun, prepare_run, resolve_seed
-from patrac_native.sampling.progress import ProgressBars
+from patrac_native.sampling.progress import ProgressBars, Watch
 from patrac_native.sampling.results import build_draws
 from patrac_native.sampling.settings import ManyRunSettings, OneRunSettings, RunSettings, with_settings
 from patrac_native.sampling.stored_run import (
+    KeptInFolder,
     check_exact,
     create_store,
-    run_stored,
     stored_posterior,
     stored_settings,
 )
+from patrac_native.sampling.stretches import Kept, KeptInMemory, Outcome, run_stretches
 from patrac_native.validation.checks import check_count
 from patrac_native.validation.notes import Note
 
@@ -44,6 +46,10 @@ class _Sample(Protocol[P]):
 def _by_density(settings: Callable[P, RunSettings]) -> Callable[[Callable[..., Any]], _Sample[P]]:
     """Return a decorator that leaves `sample` as it is, but for its type."""
     return lambda run: cast(_Sample[P], run)
+
+
+# The folder of a run, and the number of draws in a chunk of its arrays.
+Place = tuple[RunFolder, int]
 
 
 @_by_density(OneRunSettings)
@@ -110,21 +116,21 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
         draws take at most 15% of the operations of the steps. `draws.settings` records it.
     until : callable, optional
-        Function of the draws so far, a `Draws` or `TargetDraws` of all chains. It is called after every tenth of
+        Function of the draws so far, a `Draws` or `TargetDraws` of all chains, such as
+        `EnoughDraws(ess=400, rhat=1.01, at=X)`. It is called after every tenth of
         `draws`, rounded up, and at least 4, while the chains wait, and the run ends once it returns True; `draws` is
         then the maximum. A seed gives the same draws on every machine, because the function is called at fixed numbers
         of draws. By default the run has all draws. Only the CPU supports it.
     progress : bool, optional
-        Whether to show a bar for the chains, with their stage, acceptance rate and steps per second; by default in
-        terminals and notebooks only. `sample_many` shows one for each posterior on the CPU, or one for more than eight
-        posteriors and on a device.
-
+        Whether to show how far the run is. Terminals and notebooks have a bar for the chains, with their stage,
+        acceptance rate and steps per second, and `sample_many` one for each posterior on the CPU, or one for more than
+        eight posteriors and on a device. Elsewhere, as in the log of a job, there are lines, at most one in ten
+        seconds; by default only in runs of more than that, and with True one at the end of any run.
     store : path-like, optional
         A new folder in which the run is kept while it goes on (extra `store`): its draws as Zarr arrays of the groups
         of `Draws.to_datatree`, which xarray reads, and a checkpoint about every two seconds, from which `resume` goes
         on to the same bits after a kill. The memory of the run does not grow with its draws; of those that are returned
-        the statistics are in memory, and theta is read at its first use. Of a posterior, on the CPU, without
-        `until`.
+        the statistics are in memory, and theta is read at its first use. Of a posterior, on the CPU.
     store_data : bool
         Whether the store holds the data, so that `resume` needs no posterior; default True. Otherwise it holds a hash.
 
@@ -161,24 +167,101 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
     >>> y = np.sin(X) + np.random.default_rng(0).normal(scale=0.3, size=X.shape)
     >>> net = pn.train([1, 8, 1], X, y, likelihood=pn.Gaussian(0.09), seed=0)
     >>> post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior.fit(net, alpha=1.5), pn.Gaussian(0.09), X, y)
-    >>> def is_enough(draws):
-    ...     f = draws.summary(X[::3]).function
-    ...     return f.min_ess_bulk >= 400 and f.max_rhat <= 1.01
-    >>> draws = pn.sample(post, draws=2000, thin=30, until=is_enough, seed=0)
+    >>> enough = pn.EnoughDraws(ess=400, rhat=1.01, at=X[::3])
+    >>> draws = pn.sample(post, draws=2000, thin=30, until=enough, seed=0)
     >>> draws.n_draws
     400
     """
+    run, place = yield from _prepared(post, settings)
+    draws, notes = _carry_out(run, place)
+    yield from notes
+    return draws
+
+
+@with_settings(OneRunSettings)
+def start(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note, None, Run]:
+    """Start a run of `sample` in the background, and return a handle of it.
+
+    The draws are those of `sample`, to the bit, however often the run is paused or looked at. Arguments are checked
+    before the function returns.
+
+    Parameters
+    ----------
+    post, kernel, chains, draws, thin, scales_every, warmup, init, seed, threads, device, keep_on_device,
+    variance_every, until, progress, store, store_data
+        As for `sample`.
+
+    Returns
+    -------
+    Run
+        Its `progress` says how far the run is; `pause`, `resume`, `peek`, `stop`, `cancel` and `wait` control it. At
+        the end of the `with` block of a handle, or of the interpreter, the run is stopped.
+
+    Raises
+    ------
+    TypeError, ValueError, FileExistsError, OSError, ImportError, RuntimeError
+        As `sample`; what only the run finds out, `Run.wait` raises.
+
+    Warns
+    -----
+    UserWarning
+        As `sample`; what only the run finds out, `Run.wait` warns of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import patrac_native as pn
+    >>> net = pn.Network([[[1.0], [2.0]], [[1.0, 1.0]]], [[0.0, 0.5], [0.0]])
+    >>> X = np.linspace(-1, 1, 5)[:, None]
+    >>> post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian(1.0), X, X[:, 0])
+    >>> run = pn.start(post, chains=2, draws=50, warmup=100, seed=0)
+    >>> run.wait().theta.shape
+    (2, 50, 7)
+    >>> run.progress.phase, run.progress.draws
+    ('completed', 50)
+    """
+    run, place = yield from _prepared(post, settings)
+    return Run(run, None if place is None else place[0], lambda handle: _carry_out(run, place, handle))
+
+
+def _prepared(
+    post: Posterior | Target, settings: OneRunSettings
+) -> Generator[Note, None, tuple[PreparedRun, Place | None]]:
+    """Prepare a run and make its folder, if it has one."""
     run = prepare_run(post, settings, is_stored=settings.store is not None)
-    if settings.store is not None:
-        folder, chunk = create_store(run, settings.store, store_data=settings.store_data)
-        with folder.locked():
-            try:
-                return (yield from _run_in_store(run, folder, chunk))
-            except BaseException:
-                folder.remove_unused()
-                raise
-    draws: list[Draws | TargetDraws] = yield from _run_chains([run])
-    return draws[0]
+    place = None if settings.store is None else create_store(run, settings.store, store_data=settings.store_data)
+    try:
+        yield from run.notes
+    except BaseException:  # of a caller whose filter makes errors of warnings
+        if place is not None:
+            place[0].remove_unused()
+        raise
+    return run, place
+
+
+def _carry_out(run: PreparedRun, place: Place | None, handle: Run | None = None) -> Outcome:
+    """Execute a prepared run: in one call of the core, or in stretches if it has a folder or a handle.
+
+    `sample` does so in the caller's thread, because Python delivers Ctrl-C to the main thread alone.
+    """
+    if place is None:
+        if handle is None or not handle.is_in_stretches:
+            return _run_chains([run], None if handle is None else handle.watch)[0]
+        return _run_in_stretches(run, KeptInMemory(run), handle)
+    folder, chunk = place
+    with folder.locked():
+        try:
+            return _run_in_stretches(run, KeptInFolder(run, folder, chunk), handle)
+        except BaseException:
+            folder.remove_unused()
+            raise
+
+
+def _run_in_stretches(run: PreparedRun, kept: Kept, handle: Run | None) -> Outcome:
+    """Execute a run in stretches, between which its handle may hold or end it."""
+    with ProgressBars([run], None if handle is None else handle.watch) as bars:
+        report = bars.reports(together=False)[0]
+        return run_stretches(run, kept, report, None if handle is None else handle.border_of(kept))
 
 
 def resume(
@@ -187,6 +270,7 @@ def resume(
     *,
     post: Posterior | None = None,
     threads: int | None = None,
+    until: Callable[[Draws], bool] | None = None,
     exact: bool = True,
     progress: bool | None = None,
 ) -> Draws:
@@ -205,6 +289,9 @@ def resume(
         The posterior of the run; required if the store holds no data (`store_data=False`).
     threads, progress
         As for `sample`.
+    until : callable, optional
+        As for `sample`. The store does not hold it: with the same function and the same `draws`, the run ends where it
+        would have ended without a break.
     exact : bool
         Whether the run must go on to the bits of a run without a break: with the instruction-set level and the version
         of the package with which it began; default True. False goes on with what there is.
@@ -245,27 +332,17 @@ def resume(
         if exact:
             check_exact(header, its_post, folder.path)
         with rebuilding(folder.path):
-            settings = stored_settings(header, arrays, draws=total, threads=threads, progress=progress)
+            settings = stored_settings(header, arrays, draws=total, threads=threads, until=until, progress=progress)
         at = folder.checkpoint()
         if at is not None and total < at.draws:
             raise ValueError(f"draws is the total of each chain; {folder.path} has {at.draws} already, got {total}.")
-        chunk = max(1, header["chunk"])
-        notes = _run_in_store(prepare_run(its_post, settings, is_stored=True), folder, chunk)
-        while True:
-            try:
-                next(notes).give(stacklevel=2)
-            except StopIteration as finished:
-                found: Draws = finished.value
-                return found
-
-
-def _run_in_store(run: PreparedRun, folder: RunFolder, chunk: int) -> Generator[Note, None, Draws]:
-    """Execute a run that is kept in a folder."""
-    yield from run.notes
-    with ProgressBars([run]) as bars:
-        draws, notes = run_stored(run, folder, chunk, bars.reports(together=False)[0])
-    yield from notes
-    return draws
+        run = prepare_run(its_post, settings, is_stored=True)
+        for note in run.notes:
+            note.give(stacklevel=2)
+        found, notes = _run_in_stretches(run, KeptInFolder(run, folder, max(1, header["chunk"])), None)
+    for note in notes:
+        note.give(stacklevel=2)
+    return cast(Draws, found)
 
 
 @with_settings(ManyRunSettings)
@@ -312,18 +389,18 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
         raise ValueError("posts must hold at least one Posterior; got none.")
     first = resolve_seed(settings.seed)
     runs = [prepare_run(post, replace(settings, seed=(first + index) % 2**64)) for index, post in enumerate(posts)]
-    return (yield from _run_chains(runs))
-
-
-def _run_chains(runs: Sequence[PreparedRun]) -> Generator[Note, None, list[Any]]:
-    """Execute prepared runs and build their draws."""
     for run in runs:
         yield from run.notes
+    outcomes = _run_chains(runs)
+    for _, notes in outcomes:
+        yield from notes
+    return [cast(Draws, draws) for draws, _ in outcomes]
+
+
+def _run_chains(runs: Sequence[PreparedRun], watch: Watch | None = None) -> list[Outcome]:
+    """Execute prepared runs, each in one call of the core, and build their draws."""
     started = time.perf_counter()
-    with ProgressBars(runs) as bars:
+    with ProgressBars(runs, watch) as bars:
         choice, results = execute(runs, bars)
     seconds = time.perf_counter() - started
-    built = [build_draws(run, choice, result, seconds) for run, result in zip(runs, results, strict=False)]
-    for _, notes in built:
-        yield from notes
-    return [draws for draws, _ in built]
+    return [build_draws(run, choice, result, seconds) for run, result in zip(runs, results, strict=False)]

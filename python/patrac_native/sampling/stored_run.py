@@ -1,11 +1,10 @@
-"""Runs that are kept in a folder while they go on: executed stretch by stretch, each from the end of the one before."""
+"""Runs that are kept in a folder while they go on."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -21,39 +20,23 @@ from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import likelihood_from_dict
 from patrac_native.network.network import Network, network_digest
 from patrac_native.posterior.posterior import Posterior, rebuild
-from patrac_native.sampling.execution import run_stretch
 from patrac_native.sampling.preparation import PreparedRun
-from patrac_native.sampling.progress import Report
-from patrac_native.sampling.results import assemble, kept_states
+from patrac_native.sampling.results import assemble
 from patrac_native.sampling.settings import RunSettings
+from patrac_native.sampling.stretches import Arrays, Outcome
 from patrac_native.sampling.warmup import Warmup
-from patrac_native.validation.notes import Note
 
-# A stretch, which a checkpoint ends, takes about so long. Its length follows the clock, on which no draw depends.
-_STRETCH_SECONDS, _FIRST_STEPS = 2.0, 16
 # Settings of a run on which its draws depend, beside the starting points.
 _PLAIN = ("chains", "thin", "scales_every", "variance_every", "device")
 # Arrays of the data, and what their names begin with in the file.
 _ROWS, _DATA = ("X", "y", "sample_weight", "offset"), "data_"
-# Statistics of a whole run, and where a stretch knows those that belong to a phase.
-_TOTALS: dict[str, Callable[[Any], npt.NDArray[np.bool_]] | None] = {
-    "warmup_acceptance_rate": np.isfinite,
-    "warmup_step_size": np.isfinite,
-    "warmup_steps": lambda found: np.asarray(found > 0),
-    "warmup_stable": lambda found: np.asarray(found >= 0),
-    "nonfinite": None,
-    "warmup_nonfinite": None,
-}
 _ENTRIES: dict[str, Any] = {"net": dict, "weights": str, "network": dict, "likelihood": dict, "given": dict}
 _ENTRIES |= {"data": str, "settings": dict, "version": str, "chunk": int}
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: bool) -> tuple[RunFolder, int]:
     """Make the folder of a run; return it with the number of draws in a chunk."""
     post, folder = check_storable(run), RunFolder(path)
-    if run.settings.until is not None:
-        raise ValueError("store keeps a run of a given number of draws, and until may end it; leave one of them out.")
     header, arrays = _given_to(post)
     given = run.settings
     settings = {
@@ -136,129 +119,96 @@ def stored_settings(header: Mapping[str, Any], arrays: Arrays, **changes: Any) -
     )
 
 
-def run_stored(run: PreparedRun, folder: RunFolder, chunk: int, report: Report | None) -> tuple[Draws, list[Note]]:
-    """Execute a run from its last checkpoint to its number of draws; Ctrl-C leaves what the last checkpoint has.
+class KeptInFolder:
+    """The draws of a run in its folder: chunks of arrays, and a checkpoint about every two seconds."""
 
-    `chunk` is the number of draws in a chunk of the arrays.
-    """
-    asked, thin, post = run.settings.draws, run.settings.thin, check_storable(run)
-    at = _reopened(folder, chunk, run)
-    steps, completed = at.next_steps or _FIRST_STEPS, True
-    try:
-        while at.draws < asked and completed:
-            began = time.perf_counter()
-            # More room than these steps fill: a stretch ends at its last step, or with the last draw of the run.
-            last_step, room = at.step + steps, min(asked - at.draws, steps // thin + 2)
-            result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
-            if completed := result["completed"]:
-                _take(run, at, result, last_step)
-                at.seconds += time.perf_counter() - began
-                steps = min(_next_steps(steps, time.perf_counter() - began), chunk * thin)
-                at.next_steps = steps
-                _write(run, folder, at, chunk, whole=at.draws == asked)
-    except KeyboardInterrupt:  # between two stretches
-        completed = False
-    if not completed:
-        last = folder.checkpoint()
-        if last is None:
-            raise KeyboardInterrupt
-        at = last
-    elif at.theta is not None and at.theta.shape[1]:  # of an interrupted run that needs no more draws than it had
-        _write(run, folder, at, chunk, whole=True)
-    theta_so_far, all_stats = stored_states(folder, at, post.network, post.likelihood)
-    per_draw = {name: all_stats[name] for name in at.stats}
-    draws, notes = assemble(run, run.choice, theta_so_far, per_draw, at.totals | {"completed": completed}, at.seconds)
-    if completed:
-        at.settings = draws.settings
-        folder.save(at)
-    return cast("Draws", draws), notes
+    stretch_seconds: float = 2.0
+    keeps_cut: bool = False
 
+    def __init__(self, run: PreparedRun, folder: RunFolder, chunk: int) -> None:
+        """Read the last checkpoint; one whose draws end within a chunk takes these draws back from the arrays."""
+        self._post = check_storable(run)
+        self._run, self._folder, self._chunk = run, folder, chunk  # number of draws in a chunk of the arrays
+        self.max_steps = chunk * run.settings.thin
+        self._is_over = False  # which the number of draws does not tell where `until` ended the run
+        self.at = at = folder.checkpoint() or Checkpoint()
+        over = at.written % chunk
+        if over and at.draws < run.settings.draws:
+            assert at.theta is not None
+            theta, stats = stored_states(folder, at, self._post.network, self._post.likelihood)
+            first = at.written - over
+            at.theta = np.asarray(theta)[:, first:]
+            at.stats = {name: stats[name][:, first:] for name in at.stats}
+            at.written = first
+            folder.save(at)  # before the chunk is written again
 
-def _next_steps(steps: int, elapsed: float) -> int:
-    """Return the steps of the next stretch after one of `steps` steps."""
-    return max(1, int(steps * min(8.0, _STRETCH_SECONDS / elapsed)))
+    def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
+        """Add draws to those since the last whole chunk."""
+        if at.theta is not None:
+            theta = np.concatenate([at.theta, theta], axis=1)
+            stats = {name: np.concatenate([at.stats[name], values], axis=1) for name, values in stats.items()}
+        at.theta, at.stats = theta, stats
+        self.at = at
 
+    def confirm(self) -> None:
+        """Write whole chunks, all draws at the end of the run, and the checkpoint."""
+        self._write(whole=self.at.draws == self._run.settings.draws)
 
-def _take(run: PreparedRun, at: Checkpoint, result: dict[str, Any], last_step: int) -> None:
-    """Bring a checkpoint to the end of a stretch."""
-    at.totals = _merged(at.totals, result)
-    theta, stats = kept_states(run, result)
-    assert isinstance(theta, np.ndarray)
-    if at.theta is not None:
-        theta = np.concatenate([at.theta, theta], axis=1)
-        stats = {name: np.concatenate([at.stats[name], values], axis=1) for name, values in stats.items()}
-    at.theta, at.stats, at.states = theta, stats, result["states"]
-    at.draws = at.written + theta.shape[1]
-    whole = at.draws == run.settings.draws
-    at.step = int(at.totals["warmup_steps"].sum()) + at.draws * run.settings.thin if whole else last_step
-    steps_of_all = at.draws * run.settings.thin * run.kernel.gradients_per_step
-    at.totals["gradients"] = np.full(len(theta), steps_of_all, np.int64)
+    def so_far(self, *, completed: bool) -> Outcome:
+        """Return the draws so far, of which theta is read at its first use."""
+        run, at = self._run, self.at
+        theta, all_stats = stored_states(self._folder, at, self._post.network, self._post.likelihood)
+        per_draw = {name: all_stats[name] for name in at.stats}
+        return assemble(run, run.choice, theta, per_draw, at.totals | {"completed": completed}, at.seconds)
 
+    def peek(self) -> Draws | None:
+        """Return the draws of the last checkpoint; None if it has none."""
+        at = self._folder.checkpoint()
+        return Draws.load(self._folder.path) if at is not None and at.draws else None
 
-def _write(run: PreparedRun, folder: RunFolder, at: Checkpoint, chunk: int, *, whole: bool) -> None:
-    """Write the whole chunks of the draws that a checkpoint holds, or all of them, and then the checkpoint."""
-    assert at.theta is not None
-    while (count := at.theta.shape[1]) >= chunk or (whole and count):
-        part = slice(0, min(chunk, count))
-        states = {name: values[:, part] for name, values in at.stats.items()}
-        draws = _draws(run, at, at.theta[:, part], states)
-        made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
-        groups = made.of_run(draws.theta, draws.stats) | made.data(draws.theta.shape[:2], None, None, 0)
-        attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
-        # No DataTree, whose cycles of references would keep the draws in memory.
-        folder.append(groups, attributes, library_attributes(), at.written, chunk, is_last=whole and count <= chunk)
-        at.written += min(chunk, count)
-        at.theta = at.theta[:, part.stop :]
-        at.stats = {name: values[:, part.stop :] for name, values in at.stats.items()}
-    at.settings = _draws(run, at, at.theta, at.stats).settings
-    folder.save(at)
+    def end(self, *, completed: bool) -> Outcome:
+        """Return the draws, after an interruption those of the last checkpoint."""
+        if not completed:
+            last = self._folder.checkpoint()
+            if last is None:
+                raise KeyboardInterrupt
+            self.at = last
+        elif self.at.theta is not None and self.at.theta.shape[1]:  # a run that ended before its last draw
+            self._is_over = True
+            self._write(whole=True)
+        draws, notes = self.so_far(completed=completed)
+        if completed:
+            self.at.settings = draws.settings
+            self._folder.save(self.at)
+        return draws, notes
 
+    def _write(self, *, whole: bool) -> None:
+        """Write the whole chunks of the draws that the checkpoint holds, or all of them, and then the checkpoint."""
+        at, chunk = self.at, self._chunk
+        assert at.theta is not None
+        while (count := at.theta.shape[1]) >= chunk or (whole and count):
+            part = slice(0, min(chunk, count))
+            draws = self._part(at.theta[:, part], {name: values[:, part] for name, values in at.stats.items()})
+            made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
+            groups = made.of_run(draws.theta, draws.stats) | made.data(draws.theta.shape[:2], None, None, 0)
+            attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
+            # No DataTree, whose cycles of references would keep the draws in memory.
+            is_last = whole and count <= chunk
+            self._folder.append(groups, attributes, library_attributes(), at.written, chunk, is_last=is_last)
+            at.written += min(chunk, count)
+            at.theta = at.theta[:, part.stop :]
+            at.stats = {name: values[:, part.stop :] for name, values in at.stats.items()}
+        at.settings = self._part(at.theta, at.stats).settings
+        self._folder.save(at)
 
-def _draws(run: PreparedRun, at: Checkpoint, theta: npt.NDArray[Any], per_draw: Arrays) -> Draws:
-    """Return some draws of a run with its settings so far."""
-    totals = at.totals | {"completed": at.draws == run.settings.draws}
-    draws, _ = assemble(run, run.choice, theta, per_draw, totals, at.seconds)
-    draws.stats["gradients"] = at.totals["gradients"]
-    draws.settings.pop("fitted_noise", None)  # which all draws tell, at the end of the run
-    return cast("Draws", draws)
-
-
-def _reopened(folder: RunFolder, chunk: int, run: PreparedRun) -> Checkpoint:
-    """Return the last checkpoint; one whose draws end within a chunk takes these draws back from the arrays."""
-    at = folder.checkpoint()
-    if at is None:
-        return Checkpoint()
-    over = at.written % chunk
-    if over and at.draws < run.settings.draws:
-        assert isinstance(run.post, Posterior) and at.theta is not None
-        network, first = run.post.network, at.written - over
-        theta, stats = stored_states(folder, at, network, run.post.likelihood)
-        at.theta = np.asarray(theta)[:, first:]
-        at.stats = {name: stats[name][:, first:] for name in at.stats}
-        at.written = first
-        folder.save(at)  # before the chunk is written again
-    return at
-
-
-def _merged(before: Arrays, result: Mapping[str, Any]) -> Arrays:
-    """Return the totals of a run after a stretch, whose result is empty where phases ended before or did not end."""
-    return {
-        name: np.where(is_known(result[name]), result[name], before[name]) if is_known and before else result[name]
-        for name, is_known in _TOTALS.items()
-    }
-
-
-def _of_whole(report: Report | None, run: PreparedRun, at: Checkpoint) -> Report | None:
-    """Return a progress callback of a stretch that reports the share of the whole run."""
-    if report is None:
-        return None
-    warmup = int(at.totals["warmup_steps"].sum()) if at.draws else run.schedule.steps
-    total = len(run.start) * (warmup + run.settings.draws * run.settings.thin)
-
-    def of_stretch(done: int, _: int, rate: float) -> None:
-        report(done, max(done, total), rate)
-
-    return of_stretch
+    def _part(self, theta: npt.NDArray[Any], per_draw: Arrays) -> Draws:
+        """Return some draws of the run with its settings so far."""
+        run, at = self._run, self.at
+        totals = at.totals | {"completed": self._is_over or at.draws == run.settings.draws}
+        draws, _ = assemble(run, run.choice, theta, per_draw, totals, at.seconds)
+        draws.stats["gradients"] = at.totals["gradients"]
+        draws.settings.pop("fitted_noise", None)  # which all draws tell, at the end of the run
+        return cast("Draws", draws)
 
 
 def _given_to(post: Posterior) -> tuple[dict[str, Any], Arrays]:

@@ -1,0 +1,196 @@
+"""Runs in stretches, each from the states in which the chains ended the one before.
+
+Between two stretches a run is kept in a folder, looked at, held or ended. No draw depends on where the borders lie.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from patrac_native.draws.draws import Draws
+from patrac_native.draws.run_folder import Checkpoint
+from patrac_native.draws.target_draws import TargetDraws
+from patrac_native.sampling.execution import run_stretch
+from patrac_native.sampling.preparation import PreparedRun
+from patrac_native.sampling.progress import Report
+from patrac_native.sampling.results import assemble, kept_states
+from patrac_native.validation.notes import Note
+
+Arrays = dict[str, npt.NDArray[Any]]
+Outcome = tuple[Draws | TargetDraws, list[Note]]
+
+_FIRST_STEPS = 16
+# Statistics of a whole run, and where a stretch knows those that belong to a phase.
+_TOTALS: dict[str, Callable[[Any], npt.NDArray[np.bool_]] | None] = {
+    "warmup_acceptance_rate": np.isfinite,
+    "warmup_step_size": np.isfinite,
+    "warmup_steps": lambda found: np.asarray(found > 0),
+    "warmup_stable": lambda found: np.asarray(found >= 0),
+    "nonfinite": None,
+    "warmup_nonfinite": None,
+}
+
+
+class Kept(Protocol):
+    """Where a run in stretches keeps its draws."""
+
+    at: Checkpoint  # where the run is; replaced, not changed, by each stretch
+    stretch_seconds: float  # a stretch takes about so long
+    max_steps: int  # of a stretch
+    keeps_cut: bool  # whether draws of an interrupted stretch are kept, which has no states to go on from
+
+    def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
+        """Add the draws of a stretch, after which the run is at `at`."""
+
+    def confirm(self) -> None:
+        """Called after each whole stretch."""
+
+    def so_far(self, *, completed: bool) -> Outcome:
+        """Return the draws so far, to the thread of the run."""
+
+    def peek(self) -> Draws | TargetDraws | None:
+        """Return the draws so far, to any thread; None before the first."""
+
+    def end(self, *, completed: bool) -> Outcome:
+        """Return the draws of a run that ended."""
+
+
+class KeptInMemory:
+    """The draws of a run in arrays that have room for all of them, and fill from the beginning."""
+
+    # The seconds from a call of `pause` to the pause; the chains wait for each other at its end.
+    stretch_seconds: float = 0.5
+    max_steps: int = 1 << 62
+    keeps_cut: bool = True
+
+    def __init__(self, run: PreparedRun) -> None:
+        self.at = Checkpoint()
+        self._run = run
+        self._theta: npt.NDArray[Any] = np.empty((0, 0, 0))
+        self._stats: Arrays = {}
+
+    def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
+        """Write the draws of a stretch behind those before it."""
+        if not self._stats:
+            self._theta, *arrays = (
+                np.empty((len(values), self._run.settings.draws, *values.shape[2:]), values.dtype)
+                for values in (theta, *stats.values())
+            )
+            self._stats = dict(zip(stats, arrays, strict=True))
+        part = slice(self.at.draws, at.draws)
+        self._theta[:, part] = theta
+        for name, values in stats.items():
+            self._stats[name][:, part] = values
+        self.at = at
+
+    def confirm(self) -> None:
+        """Nothing is to be done."""
+
+    def so_far(self, *, completed: bool) -> Outcome:
+        """Return views of the draws so far, which later stretches leave as they are."""
+        at, run = self.at, self._run
+        stats = {name: values[:, : at.draws] for name, values in self._stats.items()}
+        totals = at.totals | {"completed": completed}
+        return assemble(run, run.choice, self._theta[:, : at.draws], stats, totals, at.seconds)
+
+    def peek(self) -> Draws | TargetDraws | None:
+        """Return the draws so far; None before the first."""
+        return self.so_far(completed=False)[0] if self.at.draws else None
+
+    def end(self, *, completed: bool) -> Outcome:
+        """Return the draws."""
+        return self.so_far(completed=completed)
+
+
+def run_stretches(
+    run: PreparedRun, kept: Kept, report: Report | None, border: Callable[[], None] | None = None
+) -> Outcome:
+    """Execute a run from where it is to its number of draws, or to where `until` or Ctrl-C ends it.
+
+    `border`, if there is one, is called between stretches; KeyboardInterrupt ends the run there.
+    """
+    asked, thin, every, until = run.settings.draws, run.settings.thin, run.check_every, run.settings.until
+    steps, completed, judged = kept.at.next_steps or _FIRST_STEPS, True, 0
+    try:
+        while (at := kept.at).draws < asked:
+            if until is not None and at.draws % every == 0 and at.draws != judged:
+                judged = at.draws
+                if until(kept.so_far(completed=True)[0]):
+                    break
+            began = time.perf_counter()
+            # More room than these steps fill: a stretch ends at its last step or, with its last draw, where `until` is
+            # to be called or the run ends.
+            goal = asked if until is None else min(asked, (at.draws // every + 1) * every)
+            last_step, room = at.step + steps, min(goal - at.draws, steps // thin + 2)
+            result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
+            completed = bool(result["completed"])
+            elapsed = time.perf_counter() - began
+            if completed:
+                steps = min(_next_steps(steps, elapsed, kept.stretch_seconds), kept.max_steps)
+            if completed or kept.keeps_cut:
+                _take(run, kept, result, room, last_step, elapsed, steps)
+            if not completed:
+                break
+            kept.confirm()
+            if border is not None and kept.at.draws < asked:
+                border()
+    except KeyboardInterrupt:  # between two stretches
+        completed = False
+    return kept.end(completed=completed)
+
+
+def _next_steps(steps: int, elapsed: float, seconds: float) -> int:
+    """Return the steps of the next stretch, which is to take so many seconds, after one of `steps` steps."""
+    return max(1, int(steps * min(8.0, seconds / elapsed)))
+
+
+def _take(
+    run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, elapsed: float, next_steps: int
+) -> None:
+    """Bring what is kept to the end of a stretch."""
+    at, thin = kept.at, run.settings.thin
+    totals = _merged(at.totals, result)
+    theta, stats = kept_states(run, result)
+    assert isinstance(theta, np.ndarray)
+    draws = at.draws + theta.shape[1]
+    # A stretch that has all its draws ended before its last step.
+    step = int(totals["warmup_steps"].sum()) + draws * thin if theta.shape[1] == room else last_step
+    totals["gradients"] = np.full(len(theta), draws * thin * run.kernel.gradients_per_step, np.int64)
+    seconds = at.seconds + elapsed
+    now = replace(
+        at,
+        step=step,
+        draws=draws,
+        states=result["states"],
+        totals=totals,
+        seconds=seconds,
+        next_steps=next_steps,
+    )
+    kept.add(now, theta, stats)
+
+
+def _merged(before: Arrays, result: Mapping[str, Any]) -> Arrays:
+    """Return the totals of a run after a stretch, whose result is empty where phases ended before or did not end."""
+    return {
+        name: np.where(is_known(result[name]), result[name], before[name]) if is_known and before else result[name]
+        for name, is_known in _TOTALS.items()
+    }
+
+
+def _of_whole(report: Report | None, run: PreparedRun, at: Checkpoint) -> Report | None:
+    """Return a progress callback of a stretch that reports the share of the whole run."""
+    if report is None:
+        return None
+    warmup = int(at.totals["warmup_steps"].sum()) if at.draws else run.schedule.steps
+    total = len(run.start) * (warmup + run.settings.draws * run.settings.thin)
+
+    def of_stretch(done: int, _: int, rate: float) -> None:
+        report(done, max(done, total), rate)
+
+    return of_stretch
