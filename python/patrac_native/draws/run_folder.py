@@ -242,16 +242,17 @@ class RunFolder:
         root.update_attributes(dict(attributes))
         for group, content in groups.items():
             for name, (dimensions, values) in (content.variables | content.coordinates).items():
-                if "draw" not in dimensions:
-                    if is_last and values.dtype.kind in "biuf" and values.size:
-                        root[group][name][...] = values
+                if "draw" in dimensions:
+                    axis = list(dimensions).index("draw")
+                    end = first + values.shape[axis]
+                    array = root[group][name]
+                    array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
+                    part = values + first if name == "draw" else values
+                    array[(slice(None),) * axis + (slice(first, end),)] = part
+                elif is_last and values.dtype.kind in "biuf" and values.size:
+                    root[group][name][...] = values
+                else:
                     continue
-                axis = list(dimensions).index("draw")
-                end = first + values.shape[axis]
-                array = root[group][name]
-                array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
-                part = values + first if name == "draw" else values
-                array[(slice(None),) * axis + (slice(first, end),)] = part
                 key = [str(first // chunk if d == "draw" else 0) for d in dimensions]
                 written = os.path.join(self.path, group, name, "c", *key)
                 folders = [os.path.join(self.path, group, name, *["c", *key][:depth]) for depth in range(len(key) + 1)]
