@@ -189,14 +189,14 @@ class Candidate:
         settings: Settings,
         *,
         pilot: pn.Draws | pn.DrawsMixture | None = None,
-        stop_when: Callable[[pn.Draws], bool] | None = None,
+        until: Callable[[pn.Draws], bool] | None = None,
         least_draws: int = _SCORED_DRAWS,
         say: Callable[[str], None] = print,
     ) -> pn.Draws | pn.DrawsMixture:
         """Sample the posteriors; several give a mixture. Raises RunInterrupted for fewer than `least_draws` of a chain.
 
         Where chains start at networks, the first of them go on from where those of a pilot run ended, each of which
-        began at a network of its own. `stop_when` ends the run of a single posterior early, as in `pn.sample`.
+        began at a network of its own. `until` ends the run of a single posterior early, as in `pn.sample`.
         """
         arguments = self._arguments(posts[0], schedule, settings)
         init: str | npt.NDArray[Any] = "auto"
@@ -207,7 +207,7 @@ class Candidate:
                 init[: len(ends)] = ends
         with pn.Note.collect(*_NOTES_OF_VERDICT):
             if len(posts) == 1:
-                found = [pn.sample(posts[0], chains=self.chains, init=init, stop_when=stop_when, **arguments)]
+                found = [pn.sample(posts[0], chains=self.chains, init=init, until=until, **arguments)]
             else:
                 found = pn.sample_many(posts, chains=self.chains, **arguments)
         usable = [draws for draws in found if draws.n_draws >= least_draws]
