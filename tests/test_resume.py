@@ -20,7 +20,7 @@ import pytest
 import pages
 import patrac_native as pn
 import problems
-from patrac_native.draws import run_folder
+from patrac_native.draws import distribution, run_folder
 from patrac_native.sampling import stretches
 
 xarray = pytest.importorskip("xarray")
@@ -345,6 +345,108 @@ def test_draws_are_read_while_the_run_goes_on(tmp_path: Path) -> None:
     thread.join()
     assert seen == sorted(seen)
     assert len(set(seen)) > 2
+
+
+@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.parametrize(("name", "finished"), [("scales and variance", True), ("rows", True), ("tails", False)])
+def test_open_draws_give_the_numbers_of_draws_in_memory(
+    name: str, finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole chunks and a rest in the checkpoint, blocks of one row and no array of all states."""
+    store, save, calls = tmp_path / "run.zarr", run_folder.RunFolder.save, 0
+    if finished:
+        sampled(name, 60, warmup=100, store=store)
+    else:
+
+        def fails(self: run_folder.RunFolder, at: run_folder.Checkpoint) -> None:
+            nonlocal calls
+            calls += at.written > 0 and at.theta is not None and at.theta.shape[1] > 0
+            if calls > 2:
+                raise OSError(28, "No space left on device")
+            save(self, at)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(run_folder.RunFolder, "save", fails)
+            with pytest.raises(OSError, match="No space left"):
+                sampled(name, 600, warmup=100, store=store)
+    loaded, opened = pn.Draws.load(store), pn.Draws.open(store, memory=1)
+    assert loaded.theta.shape == (3, opened.n_draws, opened.network.dim)  # in memory from now on
+    if not finished:
+        assert loaded.settings["completed"] is False
+
+    rows = X[:3]
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError("all states were read at once")
+
+    monkeypatch.setattr(run_folder.StoredTheta, "__array__", forbidden)
+    assert len(list(opened.distribution(rows).blocks())) == 3
+    assert len(list(loaded.distribution(rows).blocks())) == 1
+    np.testing.assert_array_equal(opened.predict(rows), loaded.predict(rows))
+    # Sums over draws round by the shape of a block, which therefore is the same for both.
+    monkeypatch.setattr(distribution, "_BLOCK_BYTES", 1)
+    for values in (
+        lambda draws: draws.predictive(rows, seed=3),
+        lambda draws: draws.quantiles(rows),
+        lambda draws: draws.interval(rows),
+        lambda draws: draws.distribution(rows).mean(),
+        lambda draws: draws.distribution(rows).log_density(Y[:3]),
+        lambda draws: draws.log_likelihood_rows(rows, Y[:3]),
+    ):
+        np.testing.assert_array_equal(values(opened), values(loaded))
+    errors = [vars(draws.rerun_error(rows)) for draws in (opened, loaded)]
+    for key, value in errors[1].items():
+        np.testing.assert_array_equal(errors[0][key], value)
+    found, expected = opened.summary(rows, Y[:3], progress=False), loaded.summary(rows, Y[:3], progress=False)
+    assert str(found) == str(expected)
+    for key in ("mean", "sd", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(found, key), getattr(expected, key))
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_a_store_that_was_replaced_under_open_draws_is_noticed(tmp_path: Path) -> None:
+    store = tmp_path / "run.zarr"
+    sampled("pcnl", 60, warmup=100, store=store)
+    opened = pn.Draws.open(store)
+    shutil.rmtree(store)
+    with pytest.raises(ValueError, match="was removed or replaced while its draws were open"):
+        opened.quantiles(X)
+    sampled("pcnl", 60, warmup=100, store=store, seed=5)
+    with pytest.raises(ValueError, match="was removed or replaced while its draws were open"):
+        _ = opened.theta
+    pn.resume(store, 80, progress=False)
+    with pytest.raises(FileNotFoundError, match="there is no such folder"):
+        pn.Draws.open(tmp_path / "other.zarr")
+    with pytest.raises(ValueError, match="memory must be at least 1"):
+        pn.Draws.open(store, memory=0)
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_chunks_are_on_the_disk_before_the_checkpoint_that_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file of the arrays that has changed since the last checkpoint has been synced since its change."""
+    store, save, fsync = tmp_path / "run.zarr", run_folder.RunFolder.save, os.fsync
+    synced: dict[tuple[int, int], int] = {}
+    checked = 0
+
+    def sync(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced[found.st_dev, found.st_ino] = found.st_mtime_ns
+        fsync(descriptor)
+
+    def checks(self: run_folder.RunFolder, at: run_folder.Checkpoint) -> None:
+        nonlocal checked
+        for path in [store, *store.glob("[pscz]*/**/*")] if at.written else ():
+            found = path.stat()
+            assert synced.get((found.st_dev, found.st_ino), -1) >= found.st_mtime_ns or path == store, path
+            checked += 1
+        save(self, at)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(run_folder.RunFolder, "save", checks)
+    sampled("scales and variance", 100, warmup=100, store=store)
+    assert checked > 100
 
 
 def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,7 +199,7 @@ class ChainDraws(ABC):
 
     def _unlike(self, other: Self) -> str | None:
         """Return in words how the densities of two runs differ; None if they may be one."""
-        sizes = self.theta.shape[-1], other.theta.shape[-1]
+        sizes = self._shape[-1], other._shape[-1]
         return None if sizes[0] == sizes[1] else f"{sizes[0]} and {sizes[1]} parameters"
 
     def _stats_of(self, chains: slice, keep: slice, covered: int) -> dict[str, npt.NDArray[Any]]:
@@ -233,13 +233,12 @@ class ChainDraws(ABC):
 
     @classmethod
     def load(cls, path: PathOrStream) -> Self:
-        """Read draws written by `save`, or those so far of a run with a store, `sample(..., store=path)`.
+        """Read draws written by `save`, or open those so far of a run with a store, `sample(..., store=path)`.
 
         Parameters
         ----------
         path : path-like or binary stream
-            The file, or the folder of a store, which a run may be writing to: then the draws are those of its last
-            checkpoint, and theta is read at its first use.
+            The file, which is read into memory, or the folder of a store: `Draws.open` of it.
 
         Returns
         -------
@@ -308,10 +307,14 @@ class ChainDraws(ABC):
         """Return what DLPack exports: theta on its device, if it is on one."""
         return self._elsewhere if isinstance(self._elsewhere, DeviceArray) else self.theta
 
-    def _flat_theta(self) -> npt.NDArray[Any]:
-        """Return theta with shape (chain * draw, K); ValueError if the run was interrupted before its first draw."""
+    def _check_drawn(self) -> None:
+        """Raise ValueError if the run was interrupted before its first draw."""
         if self.n_draws == 0:
             raise ValueError("there are no draws: the run was interrupted before the first. Run `sample` again.")
+
+    def _flat_theta(self) -> npt.NDArray[Any]:
+        """Return theta with shape (chain * draw, K); ValueError if the run was interrupted before its first draw."""
+        self._check_drawn()
         return self.theta.reshape(-1, self.theta.shape[-1])
 
 

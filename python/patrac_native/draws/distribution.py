@@ -57,6 +57,7 @@ class Component:
     variance: FloatArray | None  # sampled variances of the noise, (M,) or (M, m)
     weight: float
     net: Network
+    block_bytes: int | None = None  # of the outputs of all draws in a block of rows, where not the usual number
 
     def alone(self, net: Network, weight: float) -> Component:
         """Return what a trained network predicts by itself, with the noise of `network_likelihood`."""
@@ -127,7 +128,8 @@ class PredictiveDistribution:
             That of these rows.
         """
         row_bytes = self.n_draws * self.n_outputs * max(one.itemsize for one in self._components)
-        size = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        most = min(_BLOCK_BYTES, *(one.block_bytes or _BLOCK_BYTES for one in self._components))
+        size = max(1, most // max(1, row_bytes))
         if self.n_rows <= size:
             yield slice(0, self.n_rows), self
             return

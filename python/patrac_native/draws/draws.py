@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,7 +24,7 @@ from patrac_native.draws.distribution import (
     warn_caller,
 )
 from patrac_native.draws.replicates import Replicates, rerun_error
-from patrac_native.draws.run_folder import RunFolder
+from patrac_native.draws.run_folder import MEMORY, RunFolder, StoredTheta
 from patrac_native.draws.stored_states import stored_states
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.files.archive import check_entries, check_written_again, contents_hash, rebuilding
@@ -48,6 +49,8 @@ from patrac_native.validation.notes import Note
 from patrac_native.verdict.calibration import COVERAGE
 from patrac_native.verdict.rerun_error import RerunError
 
+# What is computed from outputs of a block of rows, and the statistics, take up to so many times their memory.
+_BLOCK_SHARE = 32
 # A summary has the rerun error of at most so many rows.
 _RERUN_ROWS = 100
 
@@ -453,6 +456,45 @@ class Draws(ChainDraws, Predictions):
         theta, stats, settings = arviz_groups.restore(post.network, post.likelihood, tree)
         return cls(theta, stats, post.network, post.likelihood, settings)
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, memory: int = MEMORY) -> Draws:
+        """Open the draws so far of a run with a store, `sample(..., store=path)`, without reading its states.
+
+        Statistics are read now. What predicts, such as `summary`, `distribution` and `rerun_error`, reads the states
+        in blocks and evaluates few rows at a time; `theta` reads and keeps all of them, as do slices, `thinned`,
+        `save` and `to_datatree`. The outputs of each draw are those of draws in memory, to the bit; sums over draws may
+        round otherwise in blocks of fewer rows, and `crps`, whose noise is drawn by blocks, may have other noise.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder, which a run may be writing to: the draws are those of its last checkpoint.
+        memory : int
+            Bytes that predictions may take beside what they return, as far as single rows do not need more: one row
+            takes up to about 100 bytes for each draw and output in float32. Default 256 MiB.
+
+        Returns
+        -------
+        Draws
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such folder.
+        ValueError
+            If the folder is damaged or holds no draws; later, where the states are read, if it was replaced.
+
+        Examples
+        --------
+        >>> import patrac_native as pn
+        >>> pn.Draws.open("run.zarr", memory=64 * 2**20).quantiles(X)  # doctest: +SKIP
+        """
+        return cls._from_run(RunFolder(path), check_count(memory, "memory"))
+
+    def _stored(self) -> StoredTheta | None:
+        """Return the states in the folder of a run; None if they are in memory, or on a device."""
+        return self._elsewhere if self._theta is None and isinstance(self._elsewhere, StoredTheta) else None
+
     def summary(
         self,
         X: npt.ArrayLike | None = None,
@@ -744,7 +786,7 @@ class Draws(ChainDraws, Predictions):
         return cls(theta, stats, network, likelihood, header["settings"])
 
     @classmethod
-    def _from_run(cls, folder: RunFolder) -> Draws:
+    def _from_run(cls, folder: RunFolder, memory: int = MEMORY) -> Draws:
         """Return the draws so far of the run in a folder."""
         header, arrays = folder.given()
         with rebuilding(folder.path):
@@ -753,7 +795,7 @@ class Draws(ChainDraws, Predictions):
         at = folder.checkpoint()
         if at is None:
             raise ValueError(f"{folder.path} holds no draws yet: its run was killed, or has not begun.")
-        return cls(*stored_states(folder, at, network, likelihood), network, likelihood, at.settings)
+        return cls(*stored_states(folder, at, network, likelihood, memory), network, likelihood, at.settings)
 
     def __repr__(self) -> str:
         if "kernel" in self.settings:
@@ -783,18 +825,32 @@ def summary_bar(distribution: PredictiveDistribution, posteriors: int, progress:
 
 def _component(member: Draws, weight: float, threads: int | None) -> Component:
     """Return the draws of one posterior as a component of a predictive distribution; ValueError without draws."""
-    theta = member._flat_theta()
-    network, variance = member.network, member.stats.get("variance")
+    member._check_drawn()
+    network, variance, stored = member.network, member.stats.get("variance"), member._stored()
     return Component(
-        functools.partial(network.predict, theta, threads=threads),
-        len(theta),
+        functools.partial(network.predict, member._flat_theta(), threads=threads)
+        if stored is None
+        else functools.partial(_outputs_of_stored, network, stored, threads),
+        member.n_chains * member.n_draws,
         network.n_outputs,
-        theta.itemsize,
+        network.dtype.itemsize,
         member.likelihood,
         None if variance is None else variance.reshape(-1, *variance.shape[2:]),
         weight,
         network.net,
+        None if stored is None else max(1, stored.memory // _BLOCK_SHARE),
     )
+
+
+def _outputs_of_stored(
+    network: PartialNetwork, stored: StoredTheta, threads: int | None, X: FloatArray
+) -> npt.NDArray[Any]:
+    """Return the outputs f (M, n, m) of all draws of a run in its folder, read block by block."""
+    chains, draws, dim = stored.shape
+    f = np.empty((chains, draws, len(X), network.n_outputs), network.dtype)
+    for part, theta in stored.blocks():
+        f[:, part] = network.predict(theta.reshape(-1, dim), X, threads=threads).reshape(chains, -1, *f.shape[2:])
+    return f.reshape(-1, *f.shape[2:])
 
 
 def _states_of(post: Posterior, theta: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
-from patrac_native.files.output import lock, path_of
+from patrac_native.files.output import lock, path_of, sync
 from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.interop.extras import import_extra
 
@@ -28,6 +28,8 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 _RUN, _CHECKPOINT = "run.npz", "checkpoint.npz"
 _RUN_KIND, _CHECKPOINT_KIND = "a run", "a checkpoint of a run"
+# Bytes that predictions from the draws in a folder take, unless the user says otherwise.
+MEMORY = 256 << 20
 # Totals of a run, by phase, that are no statistics of draws.
 RUN_TOTALS = ("warmup_steps", "warmup_stable")
 # Bytes of theta in a chunk of the arrays: the draws in a checkpoint are fewer.
@@ -53,18 +55,36 @@ class Checkpoint:
 
 
 class StoredTheta:
-    """The states (chain, draw, K) of a run in its folder, which NumPy reads where it takes them as an array."""
+    """The states (chain, draw, K) of a run in its folder: read in blocks of draws, or whole by NumPy as an array."""
 
-    def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[Any], read: Callable[[], npt.NDArray[Any]]) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        dtype: np.dtype[Any],
+        read: Callable[[int, int], npt.NDArray[Any]],
+        memory: int,
+    ) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.memory = memory  # bytes that what is computed from them block by block may take
         self._read = read
+
+    def blocks(self) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Yield consecutive draws of all chains: which they are, and their states (chain, some draws, K)."""
+        chains, draws, dim = self.shape
+        size = RunFolder.chunk_draws(chains, dim * self.dtype.itemsize)
+        for first in range(0, draws, size):
+            end = min(first + size, draws)
+            yield slice(first, end), self._read(first, end)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Read the array; raise ValueError for copy=False."""
         if copy is False:
             raise ValueError("copy=False: the draws are in a file, and an array of them is a copy.")
-        return self._read().astype(self.dtype if dtype is None else dtype, copy=False)
+        found = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        for part, values in self.blocks():
+            found[:, part] = values
+        return found
 
 
 class RunFolder:
@@ -80,7 +100,7 @@ class RunFolder:
         try:
             if not lock(descriptor, wait=False):
                 raise FileExistsError(
-                    f"another run writes to {self.path}; wait for it, or read its draws so far: Draws.load."
+                    f"another run writes to {self.path}; wait for it, or read its draws so far: Draws.open."
                 )
             yield
         finally:
@@ -100,6 +120,7 @@ class RunFolder:
                 f"store={self.path!r} exists: patrac_native.resume(store, draws) goes on with the run in it; for "
                 "another run give another path."
             ) from None
+        sync(parent)
         save_arrays(os.path.join(self.path, _RUN), _RUN_KIND, header, arrays, overwrite=False)
 
     def remove_unused(self) -> None:
@@ -117,6 +138,18 @@ class RunFolder:
                 "Remove the folder, and sample again."
             )
         return load_arrays(os.path.join(self.path, _RUN), _RUN_KIND)
+
+    def identity(self) -> tuple[int, ...]:
+        """Return what tells a run from another that took its place; FileNotFoundError if there is none."""
+        found = os.stat(os.path.join(self.path, _RUN))  # written once, and never again
+        return found.st_dev, found.st_ino, found.st_mtime_ns
+
+    def check_same(self, identity: tuple[int, ...]) -> None:
+        """Raise ValueError unless the folder still is that of a run."""
+        if not os.path.exists(os.path.join(self.path, _RUN)) or self.identity() != identity:
+            raise ValueError(
+                f"{self.path} was removed or replaced while its draws were open; open the new ones: Draws.open."
+            )
 
     def save(self, at: Checkpoint) -> None:
         """Write a checkpoint in the place of the last one."""
@@ -202,21 +235,29 @@ class RunFolder:
                 for group, node in tree.children.items()
             }
             tree.to_zarr(self.path, mode="a", encoding=encoding, zarr_format=3, consolidated=False)
+            for folder, _, files in os.walk(self.path):
+                sync(*(os.path.join(folder, name) for name in files), folder)
             return
         root = zarr.open_group(self.path, mode="r+")
         root.update_attributes(dict(attributes))
         for group, content in groups.items():
             for name, (dimensions, values) in (content.variables | content.coordinates).items():
-                if "draw" not in dimensions:
-                    if is_last and values.dtype.kind in "biuf" and values.size:
-                        root[group][name][...] = values
+                if "draw" in dimensions:
+                    axis = list(dimensions).index("draw")
+                    end = first + values.shape[axis]
+                    array = root[group][name]
+                    array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
+                    part = values + first if name == "draw" else values
+                    array[(slice(None),) * axis + (slice(first, end),)] = part
+                elif is_last and values.dtype.kind in "biuf" and values.size:
+                    root[group][name][...] = values
+                else:
                     continue
-                axis = list(dimensions).index("draw")
-                end = first + values.shape[axis]
-                array = root[group][name]
-                array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
-                part = values + first if name == "draw" else values
-                array[(slice(None),) * axis + (slice(first, end),)] = part
+                key = [str(first // chunk if d == "draw" else 0) for d in dimensions]
+                written = os.path.join(self.path, group, name, "c", *key)
+                folders = [os.path.join(self.path, group, name, *["c", *key][:depth]) for depth in range(len(key) + 1)]
+                sync(written, os.path.join(self.path, group, name, "zarr.json"), *folders)
+        sync(os.path.join(self.path, "zarr.json"), self.path)
 
     def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> Any:
         """Return these draws of the wanted variables as an xarray DataTree.

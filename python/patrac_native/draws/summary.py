@@ -306,9 +306,7 @@ def summarise(
         rhat_log_likelihood=log_likelihood.max_rhat,
         log_likelihood=stats["log_likelihood"].mean(axis=1),
         # Of few draws it is too small; of a posterior that is normal it is sqrt(K / 2).
-        log_likelihood_sd=max(
-            float(np.median(stats["log_likelihood"].std(axis=1))), math.sqrt(0.5 * run.theta.shape[-1])
-        ),
+        log_likelihood_sd=max(float(np.median(stats["log_likelihood"].std(axis=1))), math.sqrt(0.5 * run._shape[-1])),
         spread=squares / function.mean.size,
         steps=StepRecord.of_run(stats, settings) if "kernel" in settings else None,
         sampler=sampler_of(settings),

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
-from patrac_native.files.output import is_at, lock, sync_folder
+from patrac_native.files.output import is_at, lock, sync
 
 # renameat2 of Linux: paths relative to the working folder, and the flag that exchanges two of them.
 _HERE, _EXCHANGE = -100, 2
@@ -62,13 +62,13 @@ def commit(path: str, folder: str, names: Collection[str]) -> None:
     for name in names:
         with suppress(FileNotFoundError):  # not every name is in both
             os.chmod(os.path.join(path, name), stat.S_IMODE(os.stat(os.path.join(target, name)).st_mode))
-    sync_folder(path)
+    sync(path)
     if os.path.isdir(target):
         os.chmod(path, stat.S_IMODE(os.stat(target).st_mode))
         exchange(path, target)
     else:
         os.replace(path, target)
-    sync_folder(os.path.dirname(target))
+    sync(os.path.dirname(target))
     _remove(path, target, names)
 
 

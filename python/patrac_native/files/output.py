@@ -65,7 +65,7 @@ def replacing(path: str | os.PathLike[str], *, size: int | None = None, binary: 
             except BaseException:
                 os.remove(partial)
                 raise
-        sync_folder(os.path.dirname(target))
+        sync(os.path.dirname(target))
     except OSError as error:
         if error.errno in _NO_ROOM:
             needed = "what is to be written" if size is None else f"{size} bytes"
@@ -115,15 +115,16 @@ def is_at(descriptor: int, path: str) -> bool:
         return False
 
 
-def sync_folder(folder: str) -> None:
-    """Ask the system to write the names in a folder to the disk, where it can."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+def sync(*paths: str) -> None:
+    """Ask the system to write files, and the names in folders, to the disk, where it can."""
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            os.fsync(descriptor)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
