@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
             say("too few draws for a summary yet")
             continue
         summary = draws.summary(grid, progress=False)
-        say(str(summary))
-        for part in summary.verdict().parts:
-            say(f"{part.subject}: {part.grade}; {part.facts}")
+        say(str(summary))  # which ends with the verdict
         if args.figures:
             pn.report.add_run_sections(page, draws, grid, summary=summary, name=name)
     if args.figures:
