@@ -195,6 +195,13 @@ class Problem:
         slope = reference.output_slope(self.data.likelihood, self.predictor(at), self.y, self.post.data.row_weights)
         return self.partial.gradient(at, self.X, slope)
 
+    def again(self, **changes: Any) -> pn.Posterior:
+        """Return the posterior with some arguments changed, by default in float64."""
+        data, network = self.data, self.post.network
+        same = {"net": network.net, "architecture": network.architecture, "prior": PRIOR, "dtype": "float64"}
+        same |= {name: getattr(data, name) for name in ("likelihood", "X", "y", "sample_weight", "offset")}
+        return pn.Posterior(**same | changes)
+
 
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 

@@ -63,11 +63,9 @@ def test_the_rival_finds_the_sine_and_a_run_goes_on(tmp_path: Path, monkeypatch:
     import deep_ensemble
     import uci
 
-    from patrac_native.studies.problems import load_split
-
     monkeypatch.setattr(deep_ensemble, "MAX_UPDATES", 200)
     write_set(tmp_path)
-    split = load_split(tmp_path, "yacht", 1)
+    split = uci.load_split(tmp_path, "yacht", 1)
     scores = uci.ensemble_side(split, seed=1)
     constant = uci.mixture_scores(np.full((1, 12), split.y.mean()), np.full((1, 12), split.y.std()), split.y_test)
     assert scores["rmse"] < 0.7 * constant["rmse"] and scores["nlpd"] < constant["nlpd"]

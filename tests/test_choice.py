@@ -15,6 +15,7 @@ from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import Candidate, final_share, pilot_cost, possible_candidates
 from patrac_native.fit.choice import Chosen, Trial, choose_posterior
 from patrac_native.fit.evaluation import Evaluation
+from patrac_native.fit.noise import NoiseTrial, is_coarse
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import NOISE_CHOICES, Settings
 from patrac_native.fit.training import nominal_seconds
@@ -214,8 +215,8 @@ def test_noise_of_each_row_is_not_tried_where_the_target_takes_few_values(
 def test_one_target_of_several_with_few_values_is_enough(column: int, coarse: bool) -> None:
     y = np.random.default_rng(0).normal(size=(50, 2))
     y[:, column] = np.round(y[:, column] * (20 if column == 0 else 1))
-    assert posterior_choice._is_coarse(y) is coarse
-    assert posterior_choice._is_coarse(y[:, column]) is coarse
+    assert is_coarse(y) is coarse
+    assert is_coarse(y[:, column]) is coarse
 
 
 def test_training_longer_than_planned_leaves_the_final_run_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +243,31 @@ def test_a_training_that_leaves_too_little_is_not_followed_by_a_pilot_run(monkey
     monkeypatch.setattr(posterior_choice, "nominal_seconds", lambda *_: next(costs))
     monkeypatch.setattr(posterior_choice, "MIN_STEPS", 10**7)
     monkeypatch.setattr(posterior_choice, "_FIRST_STEPS", 0)
+    # By the networks alone, noise of each row is taken: its networks are not trained again.
+    monkeypatch.setattr(posterior_choice, "try_noise", trial_of({"heteroscedastic_gaussian": 1.0, "gaussian": 2.0}))
     found = watched.choose(120)
-    assert watched.trained == ["heteroscedastic_gaussian", "gaussian"]
-    assert {one.likelihood.name for one, _ in watched.tried} == {"gaussian"}
-    assert found.candidate.likelihood is NOISE_CHOICES[1]
-    assert "heteroscedastic noise is not tried: the training left too little of the budget" in watched.lines
+    assert watched.trained == ["heteroscedastic_gaussian"]
+    assert found.candidate.likelihood is NOISE_CHOICES[0]
+
+
+@pytest.mark.parametrize("better", ["heteroscedastic_gaussian", "gaussian"])
+def test_networks_alone_choose_the_noise_where_the_budget_pays_for_no_pilot_run(
+    monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    watched = Watched(monkeypatch, {"heteroscedastic_gaussian": GOOD, "gaussian": GOOD})
+    scores = {"heteroscedastic_gaussian": 1.5, "gaussian": 1.5} | {better: 1.0}
+    monkeypatch.setattr(posterior_choice, "try_noise", trial_of(scores))
+    monkeypatch.setattr(posterior_choice, "_FIRST_STEPS", 10**12)
+    found = watched.choose(120)
+    assert watched.trained == [better] and found.candidate.likelihood.name == better
+    assert {one.likelihood.name for one, _ in watched.tried} == {better}
+    assert any(line.endswith(f"{found.candidate.likelihood.label} is taken") for line in watched.lines)
+
+
+def trial_of(scores: dict[str, float]) -> Any:
+    """Return what stands for `try_noise`: no network, and given scores of 24 rows."""
+    rows = np.random.default_rng(0).normal(size=24)
+    return lambda likelihood, *_: NoiseTrial(likelihood, rows + scores[likelihood.name], None, 0.1)
 
 
 def test_too_few_rows_for_validation_are_the_reason_of_the_default() -> None:

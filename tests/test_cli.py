@@ -240,15 +240,14 @@ def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> No
         (["--target", "kind", "--noise-variance", "2"], "noise_variance belongs to a regression, and the task is"),
         (["--target", "id"], "the target 'id' holds text of 40 different values, such as 'x0', 'x1', 'x2'; convert it"),
         (["--target", "weight", "--task", "classification"], "the target 'weight' has 120 classes, more than 100"),
-        (["--target", "gap"], "the target 'gap' is missing at line 5; remove those rows"),
+        (["--target", "gap"], "the target 'gap' is missing in every row"),
         (["--target", "weight", "--test-fraction", "0.999"], "rows"),
     ],
 )
 def test_errors_are_one_line_and_code_2(
     extra: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    frame = table().assign(id=[f"x{row % 40}" for row in range(120)], gap=np.arange(120.0) ** 2)
-    frame.loc[3, "gap"] = np.nan
+    frame = table().assign(id=[f"x{row % 40}" for row in range(120)], gap=np.nan)
     frame.to_csv(tmp_path / "t.csv", index=False)
     gap = [] if "gap" in extra else ["gap"]
     drop = [] if "--drop" in extra or "--target" not in extra else ["--drop", "day", *gap]
@@ -286,6 +285,27 @@ def test_all_problems_of_a_table_are_listed_with_their_lines(
     assert lines[0].startswith("patrac fit: error: column 'id' holds text of 120 different values, such as '")
     assert lines[1].startswith("  column 'width' has 2 missing values, at lines 4, 11; remove")
     assert lines[2].startswith("  dates names 'day', which has 'yesterday' at line 6, no date") and len(lines) == 3
+
+
+@pytest.mark.parametrize("target", ["weight", "kind"])
+def test_rows_without_a_target_are_left_out(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fit is that of a table without them, and a column that numbers all rows is still seen."""
+    frame = table().drop(columns="day").assign(id=range(120))
+    frame[target] = frame[target].astype(object).where(~frame.index.isin([3, 50, 80, 81]))
+    ends = []
+    for name, rows in (("gaps", frame), ("whole", frame.dropna(subset=[target]))):
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+        out = tmp_path / name
+        extra = ["--drop", "id"] if name == "whole" else []
+        assert main(["fit", str(tmp_path / f"{name}.csv"), "--target", target, *QUICK, *extra, "--out", str(out)]) == 0
+        said = capsys.readouterr().out
+        assert ("note: 4 rows without a target are left out (lines 5, 52, 82 and 1 more)" in said) == (name == "gaps")
+        assert ("id numbers the rows" in said) == (name == "gaps")
+        made = pn.PatracClassifier if target == "kind" else pn.PatracRegressor
+        draws = made.load(out / "estimator.npz").draws_
+        ends.append([member.theta for member in getattr(draws, "members", [draws])])
+    for of_gaps, of_whole in zip(*ends, strict=True):
+        np.testing.assert_array_equal(of_gaps, of_whole)
 
 
 def test_a_column_that_numbers_the_rows_is_kept_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

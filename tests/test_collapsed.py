@@ -21,6 +21,11 @@ from rounding import assert_log_priors
 FloatArray = npt.NDArray[np.float64]
 ARCHITECTURES = ("full", "mix", "mix_by_layer", "sep", "sep_by_layer", "custom")
 LIKELIHOODS = ("gaussian", "gaussian_by_output")
+# Noise with a variance of each row: the weights of the means alone are integrated out, so that Out has others too.
+BY_ROW = "heteroscedastic_gaussian"
+CASES = [(name, likelihood) for name in ARCHITECTURES for likelihood in (*LIKELIHOODS, BY_ROW)] + [("out", BY_ROW)]
+SOME = [(name, "gaussian_by_output") for name in ("full", "mix", "sep", "custom")]
+SOME += [(name, BY_ROW) for name in ("full", "out", "custom")]
 SIZES = ((2, 6, 1), (2, 5, 4, 3), (1, 4, 3, 5, 2))
 EPS = float(np.finfo(np.float64).eps)
 UNIT32 = 2.0**-24
@@ -35,24 +40,38 @@ def case(
     dtype: str = "float64",
     activation: str = "tanh",
 ) -> Problem:
-    """A random problem whose Bayesian set reaches below the output layer."""
+    """A random problem with Bayesian parameters beside those that are integrated out."""
     rng = problems.rng_of("collapsed", architecture, likelihood, sizes, n)
     settings: dict[str, Any] = {"architecture_name": architecture, "likelihood": likelihood, "activation": activation}
     found = problems.problem(rng, sizes, n, dtype=dtype, **settings)
-    assert 0 < reference.hidden_dim(found.partial) < found.post.dim
+    assert 0 < len(hidden(found)) < found.post.dim
     return found
+
+
+def drawn(problem: Problem) -> list[int]:
+    """Positions in theta of the weights that are integrated out."""
+    return reference.drawn_entries(problem.partial, problem.y.shape[1])
 
 
 def hidden(problem: Problem) -> FloatArray:
     """theta_h, exact in the posterior's dtype."""
-    return problem.theta[: reference.hidden_dim(problem.partial)]
+    return np.delete(problem.theta, drawn(problem))
 
 
 def arguments(problem: Problem) -> tuple[Any, ...]:
-    """What the oracle wants after theta_h: C, variance, X, y, row weights."""
+    """What the oracle wants after theta_h: C, variance (None: that of each row), X, y, row weights."""
     C = problem.partial.prior_variances(problems.PRIOR, problem.post.network.net.layer_sizes)
-    assert isinstance(problem.data.likelihood, pn.Gaussian)
-    return C, problem.data.likelihood.variance, problem.X, problem.y, problem.post.data.row_weights
+    likelihood = problem.data.likelihood
+    variance = likelihood.variance if isinstance(likelihood, pn.Gaussian) else None
+    return C, variance, problem.X, problem.y, problem.post.data.row_weights
+
+
+def precisions(problem: Problem) -> FloatArray:
+    """Row weights over noise variances, (n, t)."""
+    _, variance, X, y, weights = arguments(problem)
+    if variance is None:
+        variance = reference.row_variances(problem.partial, hidden(problem), X, y.shape[1])
+    return np.asarray(weights[:, None] / np.broadcast_to(variance, y.shape))
 
 
 def exact_value(problem: Problem, theta_hidden: FloatArray | None = None) -> float:
@@ -70,32 +89,30 @@ def exact_gradient(problem: Problem, theta_hidden: FloatArray | None = None) -> 
 
 def relative_rounding(problem: Problem) -> float:
     """Relative error of solves with the covariance of y and of their twins in the output weights: size x cond x eps."""
-    C, variance, X, y, weights = arguments(problem)
-    _, design = reference.output_design(problem.partial, hidden(problem), X)
-    root = np.sqrt((weights[:, None] / np.broadcast_to(variance, y.shape)).ravel())[:, None] * design
-    signal = root * np.sqrt(C[reference.hidden_dim(problem.partial) :])
+    C, _, X, y, _ = arguments(problem)
+    _, design = reference.output_design(problem.partial, hidden(problem), X, y.shape[1])
+    signal = np.sqrt(precisions(problem).ravel())[:, None] * design * np.sqrt(C[drawn(problem)])
     return float(len(design) * (1 + np.linalg.norm(signal, 2) ** 2) * EPS)
 
 
 def value_tolerance(problem: Problem) -> float:
     """The quadratic form is at most the residuals' sum of squares, the log determinant has one term an entry of y."""
-    _, variance, X, y, weights = arguments(problem)
-    offset, _ = reference.output_design(problem.partial, hidden(problem), X)
-    squares = ((y - offset.reshape(y.shape)) ** 2 / variance * weights[:, None]).sum()
-    return relative_rounding(problem) * float(squares + y.size)
+    offset, _ = reference.output_design(problem.partial, hidden(problem), problem.X, problem.y.shape[1])
+    squares = ((problem.y - offset.reshape(problem.y.shape)) ** 2 * precisions(problem)).sum()
+    return relative_rounding(problem) * float(squares + problem.y.size)
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("architecture", "likelihood"), CASES)
 def test_value_and_gradient_are_those_of_the_normal_density_of_y(
     architecture: str, likelihood: str, sizes: tuple[int, ...]
 ) -> None:
     problem = case(architecture, likelihood, sizes)
-    assert problem.post.sampled.facts.hidden_dim == len(hidden(problem))
-    value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
+    density = problem.post.density("collapsed")
+    np.testing.assert_array_equal(density.entries, np.delete(np.arange(problem.post.dim), drawn(problem)))
+    value, gradient = density.value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
-    assert problem.post.density("collapsed").value(hidden(problem)) == value
+    assert density.value(hidden(problem)) == value
     exact = exact_gradient(problem)
     assert np.abs(exact).max() > 1e-3
     # The gradient is a difference of parts of its own size times the signal-to-noise that relative_rounding has.
@@ -140,23 +157,24 @@ def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> Non
     rng = problems.rng_of("several tiles", name, n)
     net = problems.random_network(rng, sizes)
     architecture = problems.architecture(chosen, rng, net) if isinstance(chosen, str) else first_nodes(net, **chosen)
-    problem = problems.posed(net, architecture, problems.random_data("gaussian_by_output", rng, n, 2, sizes[-1]), rng)
-    data = problem.data
-    post = pn.Posterior(
-        net,
-        architecture,
-        problems.PRIOR,
-        data.likelihood,
-        data.X,
-        data.y,
-        sample_weight=data.sample_weight,
-        dtype="float64",
-        level=level,
-    )
+    data = problems.random_data("gaussian_by_output", rng, n, 2, sizes[-1])
+    check_at_level(problems.posed(net, architecture, data, rng), level)
+
+
+@pytest.mark.parametrize("level", _core.testing.levels())
+@pytest.mark.parametrize("n", [1, 5, 530])
+@pytest.mark.parametrize("architecture", ["full", "out", "custom"])
+def test_every_level_with_a_variance_of_each_row(architecture: str, n: int, level: str) -> None:
+    check_at_level(case(architecture, BY_ROW, (2, 5, 4, 2), n), level)
+
+
+def check_at_level(problem: Problem, level: str) -> None:
+    """Compare value and slopes in three directions with the oracle's."""
+    post = problem.again(level=level)
     assert post.network.level == level
     value, gradient = post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
-    for direction in rng.normal(size=(3, post.sampled.facts.hidden_dim)):
+    for direction in problems.rng_of("directions", problem.theta.tobytes()).normal(size=(3, len(gradient))):
         exact = reference.collapsed_slope(problem.partial, hidden(problem), direction, *arguments(problem))
         tolerance = 10 * relative_rounding(problem) * np.abs(gradient * direction).sum()
         assert abs(gradient @ direction - exact) <= tolerance
@@ -164,20 +182,28 @@ def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> Non
 
 def mean_of_the_full_gradient(problem: Problem) -> FloatArray:
     """E of the gradient of l over theta_h, a ~ N(m, Sigma): it is quadratic in a, so 2 K_a points give it exactly."""
-    split = problem.post.sampled.facts.hidden_dim
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
     steps = np.sqrt(len(mean)) * np.linalg.cholesky(covariance).T
-    points = np.concatenate([mean + steps, mean - steps])
-    theta = np.concatenate([np.tile(hidden(problem), (len(points), 1)), points], axis=1)
-    return np.asarray(problem.post.log_likelihood_and_grad(theta)[1])[:, :split].mean(axis=0)
+    points = [with_drawn(problem, a) for a in (*(mean + steps), *(mean - steps))]
+    gradients = np.asarray(problem.post.log_likelihood_and_grad(np.array(points))[1])
+    return np.asarray(gradients[:, problem.post.density("collapsed").entries].mean(axis=0))
+
+
+def with_drawn(problem: Problem, a: FloatArray) -> FloatArray:
+    """Theta with these weights where they are integrated out."""
+    return reference.joined(problem.partial, hidden(problem), a, problem.y.shape[1])
 
 
 @pytest.mark.parametrize("n", [15, 530])
 @pytest.mark.parametrize("activation", problems.ACTIVATIONS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_fishers_identity_holds_for_every_activation(architecture: str, activation: str, n: int) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "likelihood"), [*((name, "gaussian_by_output") for name in ARCHITECTURES), ("mix", BY_ROW)]
+)
+def test_fishers_identity_holds_for_every_activation(
+    architecture: str, likelihood: str, activation: str, n: int
+) -> None:
     """The collapsed gradient is the mean of the full one over the output weights' conditional distribution."""
-    problem = case(architecture, "gaussian_by_output", n=n, activation=activation)
+    problem = case(architecture, likelihood, n=n, activation=activation)
     value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert abs(value - exact_value(problem)) <= value_tolerance(problem)
     expected = mean_of_the_full_gradient(problem)
@@ -186,17 +212,16 @@ def test_fishers_identity_holds_for_every_activation(architecture: str, activati
     )
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_bayes_rule_holds_between_the_full_and_the_collapsed_density(architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "likelihood"), [one for one in CASES if one[1] != "gaussian"])
+def test_bayes_rule_holds_between_the_full_and_the_collapsed_density(architecture: str, likelihood: str) -> None:
     """log p(y | theta_h) = l(theta) + log N(a; 0, S) - log N(a; m, Sigma) whatever a is."""
-    problem = case(architecture, "gaussian_by_output")
-    split = problem.post.sampled.facts.hidden_dim
+    problem = case(architecture, likelihood)
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
     collapsed = problem.post.density("collapsed").value(hidden(problem))
     for trial in range(3):
-        a = problems.rng_of("a", architecture, trial).normal(size=problem.post.dim - split)
-        full = problem.post.log_likelihood(np.concatenate([hidden(problem), a]))
-        prior = reference.log_normal(a, np.zeros_like(a), problem.post.prior_variance[split:])
+        a = problems.rng_of("a", architecture, trial).normal(size=len(mean))
+        full = problem.post.log_likelihood(with_drawn(problem, a))
+        prior = reference.log_normal(a, np.zeros_like(a), problem.post.prior_variance[drawn(problem)])
         away = a - mean
         conditional = -0.5 * (away @ np.linalg.solve(covariance, away) + np.linalg.slogdet(covariance)[1])
         tolerance = value_tolerance(problem) + relative_rounding(problem) * (abs(full) + abs(conditional))
@@ -210,28 +235,25 @@ def perturbed(problem: Problem, rng: np.random.Generator) -> tuple[float, FloatA
         array = np.asarray(values, dtype=np.float64)
         return array * (1 + UNIT32 * rng.choice([-1.0, 1.0], array.shape))
 
-    net, data = problem.post.network.net, problem.data
-    assert isinstance(data.likelihood, pn.Gaussian)
+    net, likelihood = problem.post.network.net, problem.data.likelihood
     near = pn.Network([off(w) for w in net.weights], [off(b) for b in net.biases], net.activation)
-    post = pn.Posterior(
-        near,
-        problem.post.network.architecture,
-        problems.PRIOR,
-        pn.Gaussian(off(problem.post.likelihood.variance_vector(problem.y.shape[1]))),  # type: ignore[attr-defined]
-        off(problem.X),
-        off(problem.y),
-        sample_weight=data.sample_weight,
-        dtype="float64",
-    )
+    if isinstance(likelihood, pn.Gaussian):
+        likelihood = pn.Gaussian(off(likelihood.variance_vector(problem.y.shape[1])))
+    post = problem.again(net=near, likelihood=likelihood, X=off(problem.X), y=off(problem.y))
     value, gradient = post.density("collapsed").value_and_grad(off(hidden(problem)))
     return float(value), np.asarray(gradient)
 
 
 @pytest.mark.parametrize("n", [15, 700])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_float32_errs_no_more_than_its_roundings_allow(architecture: str, likelihood: str, n: int) -> None:
-    check_float32(case(architecture, likelihood, n=n, dtype="float32"))
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "activation"),
+    [(name, likelihood, "tanh") for name in ARCHITECTURES for likelihood in LIKELIHOODS]
+    + [(name, BY_ROW, activation) for name in ("full", "mix", "out", "custom") for activation in ("tanh", "relu")],
+)
+def test_float32_errs_no_more_than_its_roundings_allow(
+    architecture: str, likelihood: str, activation: str, n: int
+) -> None:
+    check_float32(case(architecture, likelihood, n=n, dtype="float32", activation=activation))
 
 
 @pytest.mark.parametrize("variance", [0.7, 1e-6], ids=["narrow sums", "wide sums"])
@@ -251,16 +273,7 @@ def check_float32(problem: Problem) -> None:
     """
     value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
     assert np.asarray(gradient).dtype == np.float32
-    wide = pn.Posterior(
-        problem.post.network.net,
-        problem.post.network.architecture,
-        problems.PRIOR,
-        problem.data.likelihood,
-        problem.X,
-        problem.y,
-        sample_weight=problem.data.sample_weight,
-        dtype="float64",
-    )
+    wide = problem.again(X=problem.X, y=problem.y)
     expected, slope = wide.density("collapsed").value_and_grad(hidden(problem))
     rng = problems.rng_of("perturbed", problem.theta.tobytes())
     near = [perturbed(problem, rng) for _ in range(6)]
@@ -291,28 +304,35 @@ def test_a_batch_is_its_rows() -> None:
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-2, 1.0, 30.0, 1e3])
 @pytest.mark.parametrize("kernel", ["pcnl", "mgrad"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_collapsed_acceptance_is_detailed_balance(architecture: str, kernel: str, delta: float) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "likelihood"),
+    [
+        *((name, "gaussian_by_output") for name in ARCHITECTURES),
+        *((name, BY_ROW) for name in ("full", "out", "custom")),
+    ],
+)
+def test_collapsed_acceptance_is_detailed_balance(
+    architecture: str, likelihood: str, kernel: str, delta: float
+) -> None:
     """log_acceptance(collapse=True) equals log pi(v) q(v, u) - log pi(u) q(u, v) on theta_h, to 1e-9 of its size."""
     if kernel == "pcnl" and delta > 2:
         delta = min(2.0, delta / 20)
-    problem = case(architecture, "gaussian_by_output")
-    split = problem.post.sampled.facts.hidden_dim
-    C = np.asarray(problem.post.prior_variance[:split])
+    problem = case(architecture, likelihood)
+    everywhere = np.asarray(problem.post.prior_variance)  # the output weights' too: they are integrated over it
+    C = everywhere[problem.post.density("collapsed").entries]
     rng = problems.rng_of("collapsed balance", architecture, kernel, delta)
-    u, w = hidden(problem), rng.normal(size=split)
+    u, w = hidden(problem), rng.normal(size=len(C))
     g_u = exact_gradient(problem, u)
     # A proposal without its drift: nearby whatever the gradient is.
-    nothing = np.zeros(split)
+    nothing = np.zeros(len(C))
     density = reference.pcnl_log_density if kernel == "pcnl" else reference.mgrad_log_density
     propose = reference.pcnl_proposal if kernel == "pcnl" else reference.mgrad_proposal
     v = propose(u, nothing, C, w, delta)
     g_v = exact_gradient(problem, v)
     ends = [exact_value(problem, at) + reference.log_normal(at, nothing, C) for at in (u, v)]
     exact = ends[1] - ends[0] + density(u, v, g_v, C, delta) - density(v, u, g_u, C, delta)
-    everywhere = np.asarray(problem.post.prior_variance)  # the output weights' too: they are integrated over it
     got = problem.post.sampled.compiled.host.log_acceptance(u, v, everywhere, kernel, delta, collapse=True)
-    spread = np.abs(ends).max() + split * 10
+    spread = np.abs(ends).max() + len(C) * 10
     assert abs(got - exact) <= 1e-9 * (1 + abs(exact)) + 10 * relative_rounding(problem) * spread
 
 
@@ -326,23 +346,24 @@ def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
 
 def whitened_output_weights(problem: Problem, theta: FloatArray) -> FloatArray:
     """L^-1 (a - m) for each theta, Sigma = L L'."""
-    split = problem.post.sampled.facts.hidden_dim
-    found = []
+    entries, found = problem.post.density("collapsed").entries, []
     for row in theta.astype(np.float64):
-        mean, covariance = reference.output_conditional(problem.partial, row[:split], *arguments(problem))
-        found.append(np.linalg.solve(np.linalg.cholesky(covariance), row[split:] - mean))
+        mean, covariance = reference.output_conditional(problem.partial, row[entries], *arguments(problem))
+        found.append(np.linalg.solve(np.linalg.cholesky(covariance), row[drawn(problem)] - mean))
     return np.array(found)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])
-def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(architecture: str, dtype: str) -> None:
+@pytest.mark.parametrize(("architecture", "likelihood"), SOME)
+def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(
+    architecture: str, likelihood: str, dtype: str
+) -> None:
     """Whitened by the conditional of its own theta_h, a is independent standard normal, whatever the chain does."""
     from scipy.stats import kstest
 
-    problem = case(architecture, "gaussian_by_output", dtype=dtype)
+    problem = case(architecture, likelihood, dtype=dtype)
     draws = run(problem.post, pn.MGrad(0.05, collapse=True), chains=1, draws=600)
-    moved = np.any(np.diff(draws.theta[0, :, : problem.post.sampled.facts.hidden_dim], axis=0) != 0, axis=1).mean()
+    moved = np.any(np.diff(draws.theta[0][:, problem.post.density("collapsed").entries], axis=0) != 0, axis=1).mean()
     assert 0.2 < moved < 1
     z = whitened_output_weights(problem, draws.theta[0])
     count, dim = z.shape
@@ -355,9 +376,12 @@ def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(a
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("likelihood", ["gaussian_by_output", BY_ROW])
 @pytest.mark.parametrize("kernel", [pn.PCNL(0.05, collapse=True), pn.MGrad(0.05, collapse=True)], ids=str)
-def test_stats_are_those_of_the_full_model_at_the_returned_theta(kernel: pn.Kernel, dtype: str) -> None:
-    problem = case("mix", "gaussian_by_output", dtype=dtype)
+def test_stats_are_those_of_the_full_model_at_the_returned_theta(
+    kernel: pn.Kernel, likelihood: str, dtype: str
+) -> None:
+    problem = case("mix", likelihood, dtype=dtype)
     draws = run(problem.post, kernel)
     expected = problem.post.log_likelihood(draws.theta.reshape(-1, problem.post.dim)).reshape(2, 50)
     # a is rounded to dtype: l moves by |g| |a| eps, at most a few dozen |l| eps here.
@@ -367,9 +391,11 @@ def test_stats_are_those_of_the_full_model_at_the_returned_theta(kernel: pn.Kern
     assert (draws.stats["step_size"] == 0.05).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads(dtype: str) -> None:
-    post = case("mix", "gaussian", dtype=dtype).post
+@pytest.mark.parametrize(
+    ("likelihood", "dtype"), [("gaussian", "float32"), ("gaussian", "float64"), (BY_ROW, "float32")]
+)
+def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads(likelihood: str, dtype: str) -> None:
+    post = case("mix", likelihood, dtype=dtype).post
     kernel = pn.MGrad(0.05, collapse=True)
     every = run(post, kernel, chains=3, draws=60)
     tenth = run(post, kernel, chains=3, draws=6, thin=10)
@@ -379,20 +405,32 @@ def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads(dtype:
     np.testing.assert_array_equal(run(post, kernel, chains=3, draws=60, threads=2).theta, every.theta)
 
 
-@pytest.mark.parametrize("architecture", [pn.Mix(5), pn.Full()], ids=str)
-def test_threads_that_share_a_step_do_not_change_it(architecture: pn.Architecture) -> None:
+@pytest.mark.parametrize(
+    ("likelihood", "architecture", "n"),
+    [
+        (pn.Gaussian(1.0), pn.Mix(5), 12_000),
+        (pn.Gaussian(1.0), pn.Full(), 3_000),
+        (pn.HeteroscedasticGaussian(), pn.Full(), 3_000),
+        (pn.HeteroscedasticGaussian(), pn.Mix(5), 12_000),
+        (pn.HeteroscedasticGaussian(), pn.Out(10), 100_000),
+    ],
+    ids=str,
+)
+def test_threads_that_share_a_step_do_not_change_it(
+    likelihood: pn.Likelihood, architecture: pn.Architecture, n: int
+) -> None:
     """Four threads, some four or nine slabs of rows of a million multiply-adds each, two passes over them a step.
 
     Whoever comes late has seen theta too. A single thread holds the activations of Full, several make them twice.
     """
     rng = problems.rng_of("shared collapsed steps")
-    net = problems.random_network(rng, (8, 50, 50, 1))
-    n = 3_000 if architecture == pn.Full() else 12_000
+    net = problems.random_network(rng, (8, 50, 50, likelihood.outputs_per_target))
     X, y = rng.normal(size=(n, 8)), rng.normal(size=n)
-    post = pn.Posterior(net, architecture, problems.PRIOR, pn.Gaussian(1.0), X, y)
-    kernel = pn.MGrad(0.03 / n, collapse=True)
-    alone = run(post, kernel, chains=1, draws=100, threads=1)
-    shared = run(post, kernel, chains=1, draws=100, threads=4)
+    post = pn.Posterior(net, architecture, problems.PRIOR, likelihood, X, y)
+    kernel = pn.MGrad((0.03 if likelihood.is_quadratic else 0.3) / n, collapse=True)
+    alone, shared = (
+        run(post, kernel, chains=1, draws=100 if likelihood.is_quadratic else 20, threads=threads) for threads in (1, 4)
+    )
     np.testing.assert_array_equal(shared.theta, alone.theta)
     assert alone.stats["acceptance_rate"].mean() > 0.2
 
@@ -460,15 +498,10 @@ def test_rows_beyond_what_is_kept_between_the_passes(sizes: tuple[int, ...], arc
     problem = problems.posed(problems.random_network(rng, sizes), architecture, data, rng)
     repeats = 400  # 42 MB of activations, of which 4 would be held, and 32 MB to be saved, where 17 are
     posts = [
-        pn.Posterior(
-            problem.post.network.net,
-            problem.post.network.architecture,
-            problems.PRIOR,
-            problem.data.likelihood,
-            np.tile(problem.X, (count, 1)),
-            np.tile(problem.y, (count, 1)),
+        problem.again(
+            X=np.tile(problem.X, (count, 1)),
+            y=np.tile(problem.y, (count, 1)),
             sample_weight=np.full(1_000 * count, repeats / count),
-            dtype="float64",
         )
         for count in (1, repeats)
     ]

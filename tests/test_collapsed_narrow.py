@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import noise_reference
 import patrac_native as pn
 import problems
 import reference
 from patrac_native.engine import _core
 from problems import Problem
+from replay import accepts, proposal_normals, proposed
 from test_collapsed import EPS, UNIT32, arguments, exact_value, hidden, perturbed, relative_rounding, value_tolerance
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ def general(problem: Problem) -> pn.Posterior:
     The first hidden layer has one node more, none of whose parameters is Bayesian. Its weights into the second layer
     are 1e-200: f is the same in every digit, but the second layer has offsets, which loops of known width do not read.
     """
-    net, data = problem.post.network.net, problem.data
+    net = problem.post.network.net
     weights, biases = [np.array(w) for w in net.weights], [np.array(b) for b in net.biases]
     masks = [np.ones(w.shape, dtype=bool) for w in weights], [np.ones(b.shape, dtype=bool) for b in biases]
     weights[0], biases[0] = np.vstack([weights[0], weights[0][:1]]), np.append(biases[0], 0.3)
@@ -81,14 +81,9 @@ def general(problem: Problem) -> pn.Posterior:
     masks[0][0] = np.vstack([masks[0][0], np.zeros((1, net.layer_sizes[0]), dtype=bool)])
     masks[1][0] = np.append(masks[1][0], False)
     masks[0][1] = np.column_stack([masks[0][1], np.zeros(len(weights[1]), dtype=bool)])
-    return pn.Posterior(
-        pn.Network(weights, biases, net.activation),
-        pn.Custom(*masks),
-        problems.PRIOR,
-        data.likelihood,
-        data.X,
-        data.y,
-        sample_weight=data.sample_weight,
+    return problem.again(
+        net=pn.Network(weights, biases, net.activation),
+        architecture=pn.Custom(*masks),
         dtype=str(problem.post.network.dtype),
     )
 
@@ -130,16 +125,7 @@ def test_float32_errs_no_more_than_its_roundings_allow(
             problem = narrow(width, n_hidden, n, dtype="float32", d=2)
             value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
             wide = narrow(width, n_hidden, n, d=2)
-            rounded = pn.Posterior(
-                wide.post.network.net,
-                pn.Full(),
-                problems.PRIOR,
-                wide.data.likelihood,
-                problem.X,
-                problem.y,
-                sample_weight=wide.data.sample_weight,
-                dtype="float64",
-            )
+            rounded = wide.again(X=problem.X, y=problem.y)
             expected, slope = rounded.density("collapsed").value_and_grad(hidden(problem))
             rng = problems.rng_of("narrow perturbed", width, n_hidden, n)
             near = [perturbed(problem, rng) for _ in range(6)]
@@ -192,25 +178,19 @@ def test_every_step_uses_the_variance_drawn_before_it() -> None:
     net = problems.random_network(rng, (2, 3, 3, 1))
     X, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian("sampled", a=2.5, b=0.5), X, y, dtype="float64")
-    step_size, split, moves = 0.2, post.sampled.facts.hidden_dim, 0
-    draws = run(post, pn.MGrad(step_size, collapse=True), variance_every=1)
+    kernel, split, moves = pn.MGrad(0.2, collapse=True), post.sampled.facts.hidden_dim, 0
+    draws = run(post, kernel, variance_every=1)
     theta, C = draws.theta[0, :, :split], np.asarray(post.prior_variance)[:split]
     variances = draws.stats["variance"][0].ravel()
     assert len(np.unique(variances)) == len(variances)
     for step in range(1, len(theta)):
-        w = _core.standard_normals64(
-            seed=8, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=split, level=post.network.level
-        )[0]
+        w = proposal_normals(post, 8, 0, step, split)
         density = post.density("collapsed", variance=float(variances[step - 1]))
-        u = theta[step - 1]
-        l_u, g_u = density.value_and_grad(u)
-        v = reference.mgrad_proposal(u, g_u, C, w, step_size)
-        l_v, g_v = density.value_and_grad(v)
-        ratio = l_v - l_u + reference.mgrad_h(u, v, g_v, C, step_size) - reference.mgrad_h(v, u, g_u, C, step_size)
-        moved = math.log(noise_reference.acceptance_uniform(8, 0, step)) < ratio
+        v, _, log_ratio = proposed(kernel, theta[step - 1], C, w, density.value_and_grad)
+        moved = accepts(8, 0, step, log_ratio)
         moves += moved
         # One step from a recorded state: rounding of the gradient and the sums of a proposal.
-        np.testing.assert_allclose(theta[step], v if moved else u, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(theta[step], v if moved else theta[step - 1], rtol=0, atol=1e-10)
     assert 0 < moves < len(theta) - 1
 
 

@@ -337,6 +337,24 @@ def test_quantiles_of_mixtures_are_the_least_counts(probability: float) -> None:
                 assert found[c] == np.argmax(below >= probability)
 
 
+@pytest.mark.parametrize("likelihood", COUNTS, ids=repr)
+def test_distribution_functions_from_tables_are_those_of_special_functions(likelihood: Any) -> None:
+    """At inputs with tables of all lengths and without one, among others and alone, within the rounding of sums."""
+    rng = np.random.default_rng(1)
+    f = rng.normal(np.log([0.01, 0.5, 3, 40, 200, 450, 700, 1e5, 2e8]), 0.3, (50, 9))
+    per_draw = np.log(np.maximum(np.exp(f).mean(axis=0), 1e-3))
+    for weights in (None, rng.dirichlet(np.ones(50)), rng.dirichlet(np.ones(50), 9).T):
+        mixture = CountMixture(f, likelihood, weights)
+        shares = np.full((50, 9), 1 / 50) if weights is None else np.broadcast_to(weights.reshape(50, -1), (50, 9))
+        for factor in (-1.0, 0.0, 0.5, 1.0, 2.0, 30.0):
+            counts = np.floor(factor * np.exp(per_draw))
+            expected = (shares * likelihood.cdf(f[..., None], counts[..., None])[..., 0]).sum(axis=0)
+            np.testing.assert_allclose(mixture.cdf(counts), expected, rtol=1e-11, atol=1e-14)
+            for c in range(9):
+                own = weights if weights is None or weights.ndim == 1 else weights[:, [c]]
+                assert CountMixture(f[:, [c]], likelihood, own).cdf(counts[[c]]) == mixture.cdf(counts)[c]
+
+
 def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
     X, y, offset = accidents(60, 5)
     mixture = mixture_at(fitted, X, offset)

@@ -218,6 +218,80 @@ def test_rhat_flags_a_shifted_chain_and_a_drifting_one() -> None:
     assert dg.convergence(drifting).max_rhat > 1.05
 
 
+def nested_by_loops(x: NDArray[np.float64], superchains: list[list[int]]) -> tuple[float, float]:
+    """Nested R-hat of draws (chain, draw) as printed, and R-hat within superchains, by loops."""
+    centres, spreads, apart, inside = [], [], [], []
+    for chains in superchains:
+        means = [sum(x[m]) / len(x[m]) for m in chains]
+        centre = sum(means) / len(means)
+        between = sum((one - centre) ** 2 for one in means) / (len(means) - 1) if len(means) > 1 else 0.0
+        variances = [
+            sum((x[m] - one) ** 2) / (len(x[m]) - 1) if len(x[m]) > 1 else 0.0
+            for m, one in zip(chains, means, strict=True)
+        ]
+        within = sum(variances) / len(variances)
+        centres.append(centre)
+        spreads.append(between + within)
+        if len(chains) > 1:
+            apart.append(between)
+            inside.append(within)
+    whole = sum(centres) / len(centres)
+    between = sum((one - whole) ** 2 for one in centres) / (len(centres) - 1)
+    nested = math.sqrt(1 + between / (sum(spreads) / len(spreads)))
+    return nested, math.sqrt(1 + sum(apart) / sum(inside)) if sum(inside) else math.nan
+
+
+@pytest.mark.parametrize(
+    ("labels", "draws"),
+    [("aabbcc", 30), ("abcabc", 30), ("abbbcc", 30), ("abcdef", 30), ("aaabbb", 1)],
+)
+def test_nested_rhat_is_that_of_loops_and_of_arviz(labels: str, draws: int) -> None:
+    from arviz_stats.base import array_stats
+
+    rng = np.random.default_rng(11)
+    f = 5.0 + rng.standard_normal((6, draws, 3, 2)) + rng.standard_normal((6, 1, 3, 2))
+    found = dg.nested_rhat(f, list(labels))
+    superchains = [[m for m in range(6) if labels[m] == label] for label in sorted(set(labels))]
+    for point in np.ndindex(3, 2):
+        nested, within = nested_by_loops(f[:, :, point[0], point[1]], superchains)
+        # Sums of 180 numbers of order 10, squared and relative to numbers of order 0.1.
+        np.testing.assert_allclose(found.nested[point], nested, rtol=1e4 * EPS)
+        if draws > 1:
+            np.testing.assert_allclose(found.within[point], within, rtol=1e4 * EPS)
+    if draws > 1 and len({len(one) for one in superchains}) == 1:
+        ids = np.unique(list(labels), return_inverse=True)[1]
+        theirs = array_stats.rhat_nested(f, superchain_ids=ids, method="identity", chain_axis=0, draw_axis=1)
+        np.testing.assert_allclose(found.nested, theirs, rtol=1e4 * EPS)
+    assert np.isnan(found.within).all() == (len(superchains) == 6)
+
+
+def test_nested_rhat_tells_starts_that_differ_from_chains_that_drift() -> None:
+    rng, starts = np.random.default_rng(12), np.repeat(np.arange(4), 2)
+    met = rng.standard_normal((8, 400))
+    # Means of 800 draws have a variance of 1/800 beside one, those of 400 draws twice that.
+    assert max(dg.nested_rhat(met, starts)) < 1.01
+    apart = dg.nested_rhat(met + 3.0 * starts[:, None], starts)
+    assert apart.nested > 3 and apart.within < 1.01
+    # One of the two chains of each start has left it: the start itself has nothing to say yet.
+    leaving = dg.nested_rhat(met + 3.0 * (np.arange(8) % 2)[:, None], starts)
+    assert leaving.within > 2 and leaving.nested < 1.01
+
+
+def test_nested_rhat_at_its_edges() -> None:
+    f = np.random.default_rng(13).standard_normal((4, 20, 2))
+    f[..., 1] = 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one = dg.nested_rhat(f, [7, 7, 7, 7])
+        several = dg.nested_rhat(f, [1, 1, 2, 2])
+        stuck = dg.nested_rhat(np.repeat([[0.0], [0.0], [1.0], [1.0]], 20, axis=1), [1, 1, 2, 2])
+    assert np.isnan(one.nested).all() and one.within[0] >= 1 and math.isnan(one.within[1])
+    assert np.isnan([several.nested[1], several.within[1]]).all() and several.nested[0] >= 1
+    assert stuck.nested == math.inf and math.isnan(stuck.within)
+    with pytest.raises(ValueError, match=r"superchains must have shape \(4,\), a label of each chain; got \(2,\)"):
+        dg.nested_rhat(f, [1, 2])
+
+
 def test_convergence_of_scalars_short_and_stuck_chains() -> None:
     rng = np.random.default_rng(10)
     scalar = dg.convergence(rng.standard_normal((3, 100)))

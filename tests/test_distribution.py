@@ -14,7 +14,7 @@ from scipy import stats
 
 import patrac_native as pn
 import problems
-from patrac_native.diagnostics import crps, entropy_decomposition, leave_one_out
+from patrac_native.diagnostics import class_nlpd, crps, entropy_decomposition, leave_one_out, nlpd
 
 LIKELIHOODS = {
     "gaussian": (pn.Gaussian([0.2, 0.5]), 2),
@@ -187,3 +187,51 @@ def test_public_members_are_few() -> None:
     """A reader of the class meets at most 24."""
     public = {name for name in dir(draws_of("gaussian", 1)) if not name.startswith("_")}
     assert len(public) <= 24, sorted(public)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_bits_of_a_row_do_not_depend_on_the_other_rows(name: str) -> None:
+    """NumPy adds a single column over draws in another order than several; `crps` and `sample` draw noise by rows."""
+    X, y = rows(name)
+    is_class = name == "categorical"
+    of_X = ["probabilities", "entropy"] if is_class else ["mean", "sd", "sd_f", "noise_variance", "quantiles"]
+    of_y = ["log_density"] if is_class else ["log_density", "cdf", "pit", "inside"]
+
+    def values(of: Any, some: slice) -> dict[str, Any]:
+        at, seen = of.distribution(X[some]), y[some]
+        left_out, found = at.left_out(seen), {}
+        for kind, one in (("", at), ("left out: ", left_out)):
+            found |= {kind + what: getattr(one, what)() for what in of_X}
+            found |= {kind + what: getattr(one, what)(seen) for what in of_y}
+        if not is_class:
+            error = of.rerun_error(X[some])
+            found |= {f"rerun: {what}": getattr(error, what) for what in ("mean", "lower", "upper", "band_lower")}
+        return {what: np.stack(value, axis=-1) if isinstance(value, tuple) else value for what, value in found.items()}
+
+    for of, _ in both(name):
+        whole = values(of, slice(None))
+        for row in range(N):
+            for what, value in values(of, slice(row, row + 1)).items():
+                np.testing.assert_array_equal(value, whole[what][row : row + 1], err_msg=what)
+
+
+def test_scores_of_a_row_from_arrays_do_not_depend_on_the_other_rows() -> None:
+    rng = problems.rng_of("distribution", "arrays")
+    f, y, labels = rng.normal(size=(2, 67, N, 1)), rng.normal(size=N), rng.integers(0, 3, N)
+    p = rng.dirichlet([1, 2, 3], size=(2, 67, N))
+
+    def scores(some: slice) -> Any:
+        at, seen = f[:, :, some], y[some]
+        left_out = leave_one_out(at[..., 0])
+        return [
+            nlpd(at, seen, 0.3, per_row=True),
+            crps(at, seen, per_row=True),
+            class_nlpd(p[:, :, some], labels[some], per_row=True),
+            left_out.elpd_rows,
+            left_out.weights.T,
+        ]
+
+    whole = scores(slice(None))
+    for row in range(N):
+        for one, other in zip(scores(slice(row, row + 1)), whole, strict=True):
+            np.testing.assert_array_equal(one, other[row : row + 1])

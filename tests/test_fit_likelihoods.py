@@ -8,9 +8,9 @@ import pytest
 import patrac_native as pn
 from patrac_native.fit.budget import steps_within
 from patrac_native.fit.candidates import possible_candidates
+from patrac_native.fit.noise import most_likely_dispersion
 from patrac_native.fit.rows import Rows
 from patrac_native.fit.settings import LIKELIHOODS, Settings
-from patrac_native.fit.training import most_likely_dispersion
 
 
 def test_the_most_likely_dispersion_is_found() -> None:

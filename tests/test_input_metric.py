@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,17 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import noise_reference
 import patrac_native as pn
 import problems
 import reference
-from patrac_native.engine import _core
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.kernels.choice import MIN_SPREAD
 from patrac_native.posterior.data import Data
 from patrac_native.posterior.input_metric import MAX_FACTOR, POWER, PrincipalAxes
 from patrac_native.sampling.warmup import Phase
 from problems import Problem
+from replay import accepts, proposal_normals
 
 FloatArray = npt.NDArray[np.float64]
 # Those whose nodes have all of their first-layer weights Bayesian, or none.
@@ -174,10 +172,7 @@ def assert_native_steps(problem: Problem, kernel: Any, to_theta: FloatArray, C: 
     for chain in range(2):
         u = np.linalg.solve(to_theta, start[chain])
         for step in range(steps):
-            w = _core.standard_normals64(
-                seed=seed, chain=chain, step=step, purpose=_core.Purpose.proposal, steps=1, count=len(u),
-                level=post.network.level,
-            )[0]  # fmt: skip
+            w = proposal_normals(post, seed, chain, step, len(u))
             g = to_theta.T @ problem.reference_gradient(to_theta @ u)
             if kernel.name == "mgrad":
                 v = reference.mgrad_proposal(u, g, C, w, step_size)
@@ -188,7 +183,7 @@ def assert_native_steps(problem: Problem, kernel: Any, to_theta: FloatArray, C: 
             log_ratio = problem.reference_value(to_theta @ v) + reference.log_normal(v, np.zeros_like(v), C)
             log_ratio -= problem.reference_value(to_theta @ u) + reference.log_normal(u, np.zeros_like(u), C)
             log_ratio += log_density(kernel, u, v, back, C, step_size) - log_density(kernel, v, u, g, C, step_size)
-            accepted = math.log(noise_reference.acceptance_uniform(seed, chain, step)) < log_ratio
+            accepted = accepts(seed, chain, step, log_ratio)
             u = v if accepted else u
             assert draws.stats["acceptance_rate"][chain, step] == accepted
             np.testing.assert_allclose(draws.theta[chain, step], to_theta @ u, rtol=0, atol=1e-9)

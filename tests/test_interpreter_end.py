@@ -47,7 +47,7 @@ SCRIPT = """
 WORK = {
     "sample": "sample(post)",
     "progress": "sample(post, progress=True)",
-    "early end": "sample(target(), stop_when=lambda draws: False)",
+    "early end": "sample(target(), until=lambda draws: False)",
     "target": "sample(target())",
     "batched target": "sample(target(batched=True))",
     "slow target": "sample(target(0.05))",

@@ -11,7 +11,6 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.studies.problems import Split, load_split, standardised
 
 N = 40
 DATA = np.random.default_rng(0)
@@ -133,8 +132,13 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
         assert "too_good" not in reg.report_.scores
 
 
-def test_leave_one_out_of_mix_is_above_held_out_rows_and_says_so(data_dir: Path) -> None:
+def test_leave_one_out_of_mix_is_above_held_out_rows_and_says_so(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Boston housing, 60% of the rows: the network follows its rows, and leave-one-out does not see it."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "bench"))
+    from uci_sets import Split, load_split, standardised
+
     whole = load_split(data_dir / "uci", "boston", 0)
     inputs, targets = np.concatenate([whole.X, whole.X_test]), np.concatenate([whole.y, whole.y_test])
     order = np.random.default_rng(0).permutation(len(targets))

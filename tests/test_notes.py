@@ -78,7 +78,7 @@ def test_a_warning_has_its_kind_and_line() -> None:
     assert (copy.kind, str(copy)) == ("no biases", str(one.message))
 
 
-def test_runs_side_by_side_give_the_notes_of_stop_when_to_their_caller() -> None:
+def test_runs_side_by_side_give_the_notes_of_until_to_their_caller() -> None:
     rng = np.random.default_rng(0)
     net = pn.Network([rng.normal(size=(3, 1)), rng.normal(size=(1, 3))], [rng.normal(size=3), rng.normal(size=1)])
     X = np.linspace(-1, 1, 20)[:, None]
@@ -90,5 +90,5 @@ def test_runs_side_by_side_give_the_notes_of_stop_when_to_their_caller() -> None
 
     for threads in (1, 2):
         with pn.Note.collect("too short") as notes:
-            pn.sample_many(posts, pn.PCN(0.1), draws=8, warmup=None, threads=threads, stop_when=look, seed=0)
+            pn.sample_many(posts, pn.PCN(0.1), draws=8, warmup=None, threads=threads, until=look, seed=0)
         assert {str(note) for note in notes} == {"asked"}

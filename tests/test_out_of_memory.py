@@ -114,7 +114,7 @@ def test_each_allocation_may_fail(library: Path) -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1, 2, 5])
 def test_threads_that_do_not_start(allowed: int, library: Path) -> None:
-    """The same numbers with fewer threads; blocks of an emulated device need all of theirs and say so."""
+    """The same numbers with fewer threads; a run needs one, a block of an emulated device all of its own."""
     run_script(
         library,
         f"""
@@ -133,6 +133,15 @@ def test_threads_that_do_not_start(allowed: int, library: Path) -> None:
         for call in calls:
             library.allow_threads({allowed})
             found.append(call())
+        library.allow_threads({allowed})
+        try:
+            drawn = run(post, pn.MGrad(0.1), threads=3)
+            assert {allowed} > 0, "a run without a thread"
+            library.allow_threads(-1)
+            assert np.array_equal(drawn, run(post, pn.MGrad(0.1), threads=3))
+        except RuntimeError as error:
+            assert {allowed} == 0 and "and the system starts none" in str(error), error
+            assert "threads = 3 were asked for. Raise the limit on threads" in str(error), error
         library.allow_threads({allowed})
         try:
             device()

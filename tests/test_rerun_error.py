@@ -254,8 +254,9 @@ def test_chains_in_modes_of_their_own_are_an_ensemble() -> None:
     assert verdict.predictions is not None and verdict.predictions.grade == "good"
     assert verdict.posterior.grade == "look"
     assert "bands are those of an ensemble of 40 members" in verdict.posterior.findings[0].what
-    # Four of them are too few to say so.
-    assert judged(theta[:4]).posterior.grade == "do not use"
+    few = judged(theta[:4]).posterior
+    assert few.grade == "do not use"
+    assert "4 chains are too few to know whether a rerun would give the same bands; 6 are enough." in str(few)
 
 
 def test_two_chains_of_eight_in_a_wrong_mode() -> None:
@@ -266,7 +267,11 @@ def test_two_chains_of_eight_in_a_wrong_mode() -> None:
     assert verdict.predictions is not None and verdict.predictions.grade == "look"
     (finding,) = [one for one in verdict.predictions.findings if one.kind == "worse mode"]
     assert finding.what.startswith("chains 7 and 8 of 8 are in a worse mode: log-likelihood -")
-    assert verdict.posterior.grade == "do not use" and "the chains disagree" in str(verdict.posterior)
+    (disagree,) = verdict.posterior.findings
+    assert disagree.grade == "do not use" and disagree.what.startswith("the chains disagree")
+    # Each chain stays where it is: longer ones would not help.
+    assert "longer chains would hardly meet" in disagree.what and disagree.longer is None
+    assert disagree.remedy.startswith("more chains, each from a start of its own")
 
 
 def test_one_frozen_chain() -> None:
@@ -287,6 +292,32 @@ def test_chains_of_one_start_are_said_to_be_that() -> None:
     apart = draws.theta + 3.0 * np.random.default_rng(0).normal(size=(8, 1, 2))
     draws.theta[:] = apart
     assert draws.summary(X).verdict().posterior.grade == "do not use"  # however well its bands might repeat
+
+
+def test_more_starts_are_told_from_longer_chains() -> None:
+    """Two chains of each of four starts: that stay at theirs, and that leave it for what no other chain of it finds."""
+    rng, post, starts = problems.rng_of("nested"), linear(), np.arange(8.0).reshape(4, 2)
+    draws = pn.sample(
+        post, pn.PCNL(), chains=8, draws=200, thin=5, warmup=500, seed=1, init=np.repeat(starts, 2, axis=0)
+    )
+    draws.settings["fit"] = None  # theta is made up, whatever y
+
+    def disagreement(means: Any) -> Any:
+        draws.theta[:] = means[:, None] + rng.normal(size=draws.theta.shape)
+        verdict = draws.summary(X).verdict()
+        (found,) = [one for one in verdict.posterior.findings if one.kind == "disagreement"]
+        return found
+
+    stay = disagreement(np.repeat(3.0 * rng.normal(size=(4, 2)), 2, axis=0))
+    assert "Halves of the chains of one start agree (R-hat up to 1.0" in stay.what and "starts do not" in stay.what
+    assert stay.remedy.startswith("more chains, each from a start of its own") and stay.longer is None
+    leave = disagreement(3.0 * rng.normal(size=(8, 2)))
+    assert "Halves of the chains of one start differ (R-hat up to" in leave.what and leave.longer is not None
+    assert leave.remedy.startswith("run longer, thin=")
+    # The starts of the chains are what tells the two.
+    draws.settings["starts"] = list(range(8))
+    alone = draws.summary(X).verdict().posterior
+    assert "starts do not" in alone.findings[0].what and "bands are those of an ensemble of 8" in str(alone)
 
 
 def test_estimators_state_it_in_the_units_of_y() -> None:

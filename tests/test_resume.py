@@ -217,8 +217,8 @@ def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="is not the store of a run, or the run was killed before it began"):
         pn.resume(tmp_path / "empty", 10)
-    with pytest.raises(ValueError, match="stop_when may end it; leave one of them out"):
-        sampled("pcnl", 10, store=tmp_path / "b.zarr", stop_when=lambda draws: True)
+    with pytest.raises(ValueError, match="until may end it; leave one of them out"):
+        sampled("pcnl", 10, store=tmp_path / "b.zarr", until=lambda draws: True)
     with pytest.raises(ValueError, match='store needs device="cpu"'):
         sampled("pcnl", 10, store=tmp_path / "b.zarr", device="emulated:1")
     target = pn.Target(lambda theta: (0.0, theta * 0), prior_variance=np.ones(2))

@@ -16,9 +16,9 @@ import noise_reference
 import patrac_native as pn
 import problems
 import reference
-from patrac_native.engine import _core
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import prior_from_dict
+from replay import accepts, proposal_normals, proposed
 
 FloatArray = npt.NDArray[np.float64]
 A = 1.5
@@ -111,17 +111,12 @@ class Replay:
 
     def normals(self, step: int) -> FloatArray:
         """The normals of a step's proposal."""
-        return np.asarray(
-            _core.standard_normals64(
-                seed=self.seed,
-                chain=0,
-                step=step,
-                purpose=_core.Purpose.proposal,
-                steps=1,
-                count=self.dim,
-                level=self.post.network.level,
-            )[0]
-        )
+        return proposal_normals(self.post, self.seed, 0, step, self.dim)
+
+    def step(self, step: int) -> tuple[FloatArray, float, float]:
+        """Return the proposal of a step from the state before it, l there, and the log acceptance ratio."""
+        u, C = self.theta[step - 1], self.variance[step - 1]
+        return proposed(self.kernel, u, C[: self.dim], self.normals(step), lambda x: self.value_and_slope(x, C))
 
     def value_and_slope(self, point: FloatArray, C: FloatArray) -> tuple[float, FloatArray]:
         """l and g at a point; collapsed, under the prior C (K,) of the output weights."""
@@ -153,24 +148,11 @@ def test_every_step_uses_the_scales_drawn_before_it(kernel: str, architecture: s
     would give other proposals and decisions.
     """
     replay, steps = Replay(kernel, architecture, prior, 60), 60
-    name, step_size, moves = kernel.split()[-1], replay.kernel.step_size or 0.0, 0
+    moves = 0
     for step in range(1, steps):
-        w, u, C_all = replay.normals(step), replay.theta[step - 1], replay.variance[step - 1]
-        C = C_all[: replay.dim]
-        l_u, g_u = replay.value_and_slope(u, C_all)
-        if name == "pcn":
-            v = reference.pcn_proposal(u, C, w, step_size)
-        else:
-            propose = reference.pcnl_proposal if name == "pcnl" else reference.mgrad_proposal
-            v = propose(u, g_u, C, w, step_size)
-        l_v, g_v = replay.value_and_slope(v, C_all)
-        log_ratio = l_v - l_u
-        if name == "pcnl":
-            log_ratio = reference.pcnl_rho(l_u, g_u, u, v, C, step_size)
-            log_ratio -= reference.pcnl_rho(l_v, g_v, v, u, C, step_size)
-        elif name == "mgrad":
-            log_ratio += reference.mgrad_h(u, v, g_v, C, step_size) - reference.mgrad_h(v, u, g_u, C, step_size)
-        moved = math.log(noise_reference.acceptance_uniform(replay.seed, 0, step)) < log_ratio
+        u = replay.theta[step - 1]
+        v, _, log_ratio = replay.step(step)
+        moved = accepts(replay.seed, 0, step, log_ratio)
         moves += moved
         # One step from a recorded state: rounding of the gradient and the sums of a proposal.
         np.testing.assert_allclose(replay.theta[step], v if moved else u, rtol=0, atol=1e-10)
@@ -222,26 +204,15 @@ def test_scales_move_together_with_their_parameters(kernel: str, architecture: s
     """
     law, steps = pn.SampledScales(A, interweave=True), 60
     replay = Replay(kernel, architecture, dataclasses.replace(TRACE_CLASS, scales=law), steps, scales_every=every)
-    groups, delta = replay.post.sampled.scales, replay.kernel.step_size or 0.0
+    groups = replay.post.sampled.scales
     assert groups is not None
     moves = rescalings = 0
     for step in range(1, steps):
-        w, u, C = replay.normals(step), replay.theta[step - 1], replay.variance[step - 1]
-        l_u, g_u = replay.value_and_slope(u, C)
-        v = {
-            "pcn": lambda u, g, C, w: reference.pcn_proposal(u, C, w, delta),
-            "pcnl": lambda u, g, C, w: reference.pcnl_proposal(u, g, C, w, delta),
-            "mgrad": lambda u, g, C, w: reference.mgrad_proposal(u, g, C, w, delta),
-        }[kernel](u, g_u, C, w)
-        l_v, g_v = replay.value_and_slope(v, C)
-        log_ratio = l_v - l_u
-        if kernel == "pcnl":
-            log_ratio = reference.pcnl_rho(l_u, g_u, u, v, C, delta) - reference.pcnl_rho(l_v, g_v, v, u, C, delta)
-        elif kernel == "mgrad":
-            log_ratio += reference.mgrad_h(u, v, g_v, C, delta) - reference.mgrad_h(v, u, g_u, C, delta)
-        moved = math.log(noise_reference.acceptance_uniform(replay.seed, 0, step)) < log_ratio
+        u, C = replay.theta[step - 1], replay.variance[step - 1]
+        v, l_v, log_ratio = replay.step(step)
+        moved = accepts(replay.seed, 0, step, log_ratio)
         moves += moved
-        at, l_at = (v, l_v) if moved else (u, l_u)
+        at, l_at = (v, l_v) if moved else (u, replay.value_and_slope(u, C)[0])
         draw = step + 1
         if draw % every == 0:
             choice, threshold = (

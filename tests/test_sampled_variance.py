@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import noise_reference
 import patrac_native as pn
 import problems
 import reference
-from patrac_native.engine import _core
+from replay import accepts, proposal_normals, proposed
 from rounding import assert_log_priors
 
 FloatArray = npt.NDArray[np.float64]
@@ -82,29 +81,13 @@ def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture:
     theta, variance = draws.theta[0], draws.stats["variance"][0]
     dim = post.sampled.facts.hidden_dim if collapse else post.dim
     C = np.asarray(post.prior_variance[:dim])
-    name, step_size = kernel.split()[-1], chosen.step_size or 0.0
     moves = 0
     for step in range(1, steps):
         fixed = case.posterior(pn.Gaussian(variance[step - 1]))
         evaluate: Any = fixed.density("collapsed").value_and_grad if collapse else fixed.log_likelihood_and_grad
-        w = _core.standard_normals64(
-            seed=seed, chain=0, step=step, purpose=_core.Purpose.proposal, steps=1, count=dim, level=post.network.level
-        )[0]
         u = theta[step - 1, :dim]
-        l_u, g_u = evaluate(u)
-        if name == "pcn":
-            v = reference.pcn_proposal(u, C, w, step_size)
-        else:
-            propose = reference.pcnl_proposal if name == "pcnl" else reference.mgrad_proposal
-            v = propose(u, g_u, C, w, step_size)
-        l_v, g_v = evaluate(v)
-        log_ratio = l_v - l_u
-        if name == "pcnl":
-            log_ratio = reference.pcnl_rho(l_u, g_u, u, v, C, step_size)
-            log_ratio -= reference.pcnl_rho(l_v, g_v, v, u, C, step_size)
-        elif name == "mgrad":
-            log_ratio += reference.mgrad_h(u, v, g_v, C, step_size) - reference.mgrad_h(v, u, g_u, C, step_size)
-        moved = math.log(noise_reference.acceptance_uniform(seed, 0, step)) < log_ratio
+        v, _, log_ratio = proposed(chosen, u, C, proposal_normals(post, seed, 0, step, dim), evaluate)
+        moved = accepts(seed, 0, step, log_ratio)
         moves += moved
         # One step from a recorded state: rounding of the gradient and the sums of a proposal.
         np.testing.assert_allclose(theta[step, :dim], v if moved else u, rtol=0, atol=1e-10)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-import noise_reference
 import patrac_native as pn
 import problems
-import reference
 from patrac_native.engine import _core
 from patrac_native.sampling.warmup import Phase
 from problems import ARCHITECTURES, Problem
+from replay import accepts, proposal_normals, proposed
 from rounding import assert_log_priors
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,29 +33,17 @@ def numpy_chain(problem: Problem, kernel: Any, u: FloatArray, chain: int, steps:
     # A chain on sufficient statistics draws its noise in the eigenbasis: here it is rotated back.
     form = problem.post.sampled.quadratic
     rotation = np.eye(len(u)) if form is None else form.to_theta / np.sqrt(C)[:, None]
+
+    def value_and_slope(theta: FloatArray) -> tuple[float, FloatArray]:
+        return problem.reference_value(theta), problem.reference_gradient(theta)
+
     states, moves, values = [], [], []
     for step in range(steps):
-        w = _core.standard_normals64(
-            seed=seed,
-            chain=chain,
-            step=step,
-            purpose=_core.Purpose.proposal,
-            steps=1,
-            count=len(u),
-            level=problem.post.network.level,
-        )[0]
-        w = rotation @ w
-        value, g = problem.reference_value(u), problem.reference_gradient(u)
-        if isinstance(kernel, pn.PCN):
-            v = reference.pcn_proposal(u, C, w, kernel.beta or 0.0)
-            log_ratio = problem.reference_value(v) - value
-        else:
-            delta = kernel.delta
-            v = reference.pcnl_proposal(u, g, C, w, delta)
-            there = reference.pcnl_rho(value, g, u, v, C, delta)
-            back = reference.pcnl_rho(problem.reference_value(v), problem.reference_gradient(v), v, u, C, delta)
-            log_ratio = there - back
-        accepted = math.log(noise_reference.acceptance_uniform(seed, chain, step)) < log_ratio
+        w = rotation @ proposal_normals(problem.post, seed, chain, step, len(u))
+        v, _, log_ratio = proposed(
+            kernel, u, C, w, lambda x: (problem.reference_value(x), problem.reference_gradient(x))
+        )
+        accepted = accepts(seed, chain, step, log_ratio)
         u = v if accepted else u
         states.append(u)
         moves.append(accepted)

@@ -579,6 +579,14 @@ def test_dates_are_no_numbers(times: Any, fitted: pn.PatracRegressor) -> None:
             pn.PatracClassifier(**SMALL).fit(X, times)
 
 
+@pytest.mark.parametrize("kind", [object, "U10", "string"])
+def test_text_is_no_target(kind: Any) -> None:
+    X, y = rows()
+    texts = pd.Series(["2020-01-01"] * len(y), dtype=kind if kind == "string" else object)
+    with pytest.raises(ValueError, match=r"^y must hold numbers: .*'2020-01-01'.*make numbers of text, such as days"):
+        pn.PatracRegressor(**FULL).fit(X, texts if kind == "string" else texts.to_numpy(dtype=kind))
+
+
 def test_tables_of_other_packages_are_frames() -> None:
     """Arrow tables are matched by name, in any order, with their categories; what cannot be read is refused."""
     X, y = rows()

@@ -12,7 +12,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.engine import _core
+from replay import accepts, proposal_normals, proposed
 
 FloatArray = npt.NDArray[np.float64]
 A, B, DF = 2.5, (0.3, 1.2), 3.0
@@ -121,37 +121,22 @@ def test_the_log_likelihood_at_a_scale_is_that_of_a_fixed_one(m: int) -> None:
         np.testing.assert_allclose(gradient, slope, rtol=1e-12, atol=1e-12 * np.abs(gradient).max())
 
 
-@pytest.mark.parametrize("kernel", ["pcnl", "mgrad"])
-def test_a_step_uses_the_scale_drawn_before_it(kernel: str) -> None:
+@pytest.mark.parametrize("kernel", [pn.PCNL(0.02), pn.MGrad(0.02)], ids=str)
+def test_a_step_uses_the_scale_drawn_before_it(kernel: pn.Kernel) -> None:
     """A chain that draws its scales in every step goes on, for one step, as one with these scales fixed.
 
     pCNL and mGrad use g at the state: a stale one would give another proposal. The chains share step and noise.
     """
     case = Case()
-    chosen = pn.PCNL(0.02) if kernel == "pcnl" else pn.MGrad(0.02)
-    draws = run(case.posterior(), chosen, chains=1, draws=12)
-    for step in range(1, 12):
+    draws = run(case.posterior(), kernel, chains=1, draws=40)
+    for step in range(1, 40):
         state, square = draws.theta[0, step - 1], draws.stats["variance"][0, step - 1]
         fixed = case.posterior(pn.StudentT(DF, np.sqrt(square)))
-        w = _core.standard_normals64(
-            seed=4,
-            chain=0,
-            step=step,
-            purpose=_core.Purpose.proposal,
-            steps=1,
-            count=fixed.dim,
-            level=fixed.network.level,
-        )[0]
-        C, g = fixed.prior_variance, fixed.log_likelihood_and_grad(state)[1]
-        if kernel == "pcnl":
-            v = ((2 - 0.02) * state + 2 * 0.02 * C * g + np.sqrt(8 * 0.02 * C) * w) / (2 + 0.02)
-        else:
-            precision = 1 / C + 2 / 0.02
-            v = (2 / 0.02 * state + g) / precision + np.sqrt(1 / precision + 2 / 0.02 / precision**2) * w
-        moved = not np.array_equal(draws.theta[0, step], state)
-        if moved:
-            np.testing.assert_allclose(draws.theta[0, step], v, rtol=0, atol=1e-10)
-    assert draws.stats["acceptance_rate"].mean() > 0.2
+        w = proposal_normals(fixed, 4, 0, step, fixed.dim)
+        v, _, log_ratio = proposed(kernel, state, fixed.prior_variance, w, fixed.log_likelihood_and_grad)
+        expected = v if accepts(4, 0, step, log_ratio) else state
+        np.testing.assert_allclose(draws.theta[0, step], expected, rtol=0, atol=1e-10)
+    assert 0.2 < draws.stats["acceptance_rate"].mean() < 1
 
 
 @pytest.mark.parametrize("n", [14, 400])

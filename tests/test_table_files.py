@@ -10,6 +10,7 @@ import lzma
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,23 @@ def test_a_field_of_a_column_of_numbers_is_what_it_is_alone(field: str, value: f
         made.transform(TableFile(write(tmp_path, f"c\n{HUGE}\n$5\n"), Layout()).frame((), ["c"]))
 
 
+@pytest.mark.parametrize(
+    ("content", "layout", "message"),
+    [
+        ("c\nTRUE\n2\nmaybe\n\nFALSE\n", {}, r"now text such as 'maybe' at line 4; give it the same type"),
+        ("c;d\n0,5;x\n1.234;x\n3;x\n", {"decimal": ","}, r"now text such as '1\.234' at line 3; give"),
+        ("c\n1\n1,5\n2\n2,5\n", {"sep": ";"}, r"now text such as '1,5' at lines 3, 5; give"),
+    ],
+)
+def test_only_the_fields_that_are_no_numbers_are_blamed(
+    content: str, layout: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """TRUE and 0,5 were blamed as well, which the fit had in this column."""
+    frame = TableFile(write(tmp_path, content), Layout(**layout)).frame((), ["c"])
+    with pytest.raises(ValueError, match=rf"^column 'c' holds number in the training rows, and {message}"):
+        Preprocessor.fit(pd.DataFrame({"c": [1.0, 2.0]})).transform(frame[["c"]])
+
+
 def test_headers(tmp_path: Path) -> None:
     content = "M,0.5,15\nF,0.25,7\n"
     with pytest.raises(ValueError, match=r"the first line of .* looks like data, .* \(M, 0.5, 15\); give --no-header"):
@@ -145,6 +163,10 @@ def test_columns_are_found_by_name_before_number(tmp_path: Path) -> None:
         (b'a,b\n1,"2\n3,4\n', "line 3: unexpected end of data"),
         (b"a,b,a\n1,2,3\n", "has two columns named 'a'; rename one"),
         (b"a,b\n1,\xff\n", r"is no UTF-8 text \(line 2\); save it as CSV in UTF-8"),
+        ("a,é\n1,2\n".encode("latin-1"), r"is no UTF-8 text \(line 1\); save it as CSV in UTF-8"),
+        ("a,é\n1,2\n".encode("utf-16")[:-1], r"is no UTF-16 text \(line \d\); save it as CSV in UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "is a binary file"),
+        ("a,b\n1,2\n".encode("utf-32"), "is a binary file"),
         (b"a,b\n1,\0\n", "is a binary file"),
         (b"a,b\n1," + b"x" * 200_000 + b"\n", "line 2: field larger than field limit"),
     ],
@@ -189,6 +211,53 @@ def test_other_formats_keep_their_types(tmp_path: Path, monkeypatch: pytest.Monk
     assert file.names == ["x", "c", "t"]
     monkeypatch.setattr(pd, "read_parquet", lambda path: (_ for _ in ()).throw(ImportError("no engine")))
     with pytest.raises(ValueError, match=r"t.parquet needs another package: no engine"):
+        TableFile(path, Layout())
+
+
+WRITERS: dict[str, Callable[[pd.DataFrame, str], object]] = {
+    ".parquet": lambda frame, path: frame.to_parquet(path),
+    ".feather": lambda frame, path: frame.to_feather(path),
+    ".orc": lambda frame, path: frame.to_orc(path),
+    ".xlsx": lambda frame, path: frame.to_excel(path, index=False),
+    ".ods": lambda frame, path: frame.to_excel(path, index=False),
+    ".dta": lambda frame, path: frame.to_stata(path, write_index=False),
+}
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_rows_of_other_formats_are_predicted_alone_as_together(ending: str, tmp_path: Path) -> None:
+    rng, codes = np.random.default_rng(0), [["007", "7", "e"][row % 3] for row in range(30)]
+    table = pd.DataFrame({"x": rng.normal(size=30), "n": np.arange(30) % 7, "code": codes})
+    table["y"] = table["x"] + rng.normal(size=30)
+
+    def written(rows: pd.DataFrame, name: str) -> str:
+        WRITERS[ending](rows.reset_index(drop=True), str(tmp_path / f"{name}{ending}"))
+        return str(tmp_path / f"{name}{ending}")
+
+    try:
+        path = written(table, "t")
+    except ImportError:
+        pytest.skip(f"no engine for {ending}")
+    args = _parser(["fit"]).parse_args(["fit", path, "--target", "y", "--noise-variance", "1", *TINY.split()])
+    file, estimator, frame, (target,), task = fit.rows_of(args)
+    estimator.set_params(verbose=False)
+    with pn.Note.collect():
+        X, y = frame.drop(columns=target), fit.target_values(frame, [target], task)
+        estimator.fit(X, y, held_out=(X, y))
+    together = estimator.predict(predict.rows_of(file, estimator, [target]).drop(columns=target))
+    for row in range(len(table)):
+        alone = TableFile(written(table[row : row + 1], "one"), file.layout)
+        rows = predict.rows_of(alone, estimator, [target]).drop(columns=target)
+        np.testing.assert_array_equal(estimator.predict(rows), together[row : row + 1])
+
+
+OTHERS = [".parquet", ".feather", ".orc", ".xlsx", ".xls", ".ods", ".dta", ".sas7bdat", ".sav"]
+
+
+@pytest.mark.parametrize("ending", OTHERS)
+def test_other_formats_that_cannot_be_read_are_named(ending: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b\n1,2\n", f"t{ending}")
+    with pytest.raises(ValueError, match=rf"t{ending} (needs another package|cannot be read by pandas\.read_\w+): "):
         TableFile(path, Layout())
 
 
@@ -280,6 +349,23 @@ NAMES = [
     "to_pandas",
     "",
 ]
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16"]
+
+
+def zipped(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("t.csv", content)
+    return stream.getvalue()
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zip": zipped,
+}
 # Smallest fits: these tests are about what becomes of the rows, not about how well they are fitted.
 TINY = "--hidden-layer-sizes 3 --max-iter 2 --l2 1 --validation-fraction 0 --chains 1 --draws 20 --thin 1 --warmup 2"
 TINY += " --n-jobs 1 --architecture full --prior gaussian --networks 1 --impute mean --missing-indicator"
@@ -310,18 +396,25 @@ def test_random_tables_are_fitted_and_predicted_row_by_row_to_the_bit(
     targets = [("007", "7", "1E1")[row % 3] for row in range(rows)] if of_classes else numbers
     cells = [draw(st.lists(st.sampled_from(one), min_size=rows, max_size=rows)) for one in fields]
     table = [list(row) for row in zip(*cells, numbers[::-1], targets, strict=True)]
-    separator, encoding = draw(st.sampled_from(list(",;\t|"))), draw(st.sampled_from(["utf-8", "utf-8-sig"]))
-    header, ending, new = draw(st.booleans()), draw(st.sampled_from(["\n", "\r\n"])), str(folder / "new.csv")
+    separator, encoding = draw(st.sampled_from([*",;\t| ", "whitespace"])), draw(st.sampled_from(ENCODINGS))
+    header, ending, packed = (
+        draw(st.booleans()),
+        draw(st.sampled_from(["\n", "\r\n"])),
+        draw(st.sampled_from([*PACKED])),
+    )
+    new = str(folder / f"new.csv{packed}")
 
     def written(path: str, part: list[list[str]]) -> str:
-        with open(path, "w", newline="", encoding=encoding) as stream:
-            writer = csv.writer(stream, delimiter=separator, lineterminator=ending)
-            writer.writerows([*([names] if header else []), *part])
+        stream, blank = io.StringIO(newline=""), separator in (" ", "whitespace")
+        quoting = csv.QUOTE_ALL if blank else csv.QUOTE_MINIMAL
+        writer = csv.writer(stream, delimiter=" " if blank else separator, lineterminator=ending, quoting=quoting)
+        writer.writerows([*([names] if header else []), *part])
+        Path(path).write_bytes(PACKED[packed](stream.getvalue().encode(encoding)))
         return path
 
     options = ["--header" if header else "--no-header", "--sep", separator, "--decimal", decimal, f"--missing={mark}"]
     options += ["--task", "classification"] if of_classes else ["--noise-variance", "1"]
-    path = written(str(folder / "t.csv"), table)
+    path = written(str(folder / f"t.csv{packed}"), table)
     args = _parser(["fit"]).parse_args(["fit", path, "--target", "y" if header else "-1", *options, *TINY.split()])
     file, estimator, frame, (target,), task = fit.rows_of(args)
     estimator.set_params(verbose=False)

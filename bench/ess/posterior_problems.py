@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 from ess_problems import DATA, Data, Rows, abalone, digits, sine, trained
+from uci_sets import Split, load_split, standardised
 
 import patrac_native as pn
-from patrac_native.studies.problems import Split, load_split, standardised
 
 AIRFOIL_TRAIN = 1202  # of 1,503 rows, four fifths
 HIDDEN, AIRFOIL_L2 = (16, 16, 16, 16), 0.1

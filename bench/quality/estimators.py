@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import numpy as np
 from comparison import Array, Results
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
+from uci_sets import SETS, Split, load_split, standardised
 
 import patrac_native as pn
-from patrac_native.studies.problems import SETS, Split, load_split, standardised
 from patrac_native.studies.tables import format_table
 
 COVERAGE = 0.9

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,13 +22,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import numpy as np
 from comparison import Array, Results
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
+from uci_sets import SETS, load_split, standardised
 
 import patrac_native as pn
-from patrac_native.studies.problems import SETS, load_split, standardised
 from patrac_native.studies.tables import format_table
 
 ROWS, COVERAGE = 100, 0.9

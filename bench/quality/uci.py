@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
@@ -21,8 +24,8 @@ from comparison import Array, Results, add_arguments, fit_and_score, side_table
 from deep_ensemble import fit_ensemble
 from scipy.special import logsumexp
 from scipy.stats import norm
+from uci_sets import SETS, Split, load_split, standardised
 
-from patrac_native.studies.problems import SETS, Split, load_split, standardised
 from patrac_native.studies.tables import format_table
 
 COVERAGE = 0.9

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "schedule/stability.hpp"
@@ -76,7 +79,13 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
     Pool pool;
     try {
         for (std::int64_t worker = 0; worker < workers; ++worker) {
-            if (pool.start(work, true)) continue;
+            try {
+                if (pool.start(work, true)) continue;
+            } catch (const std::system_error& failure) {
+                throw std::runtime_error("a run needs a thread beside its caller's, and the system starts none (" +
+                                         std::string(failure.what()) + "); threads = " + std::to_string(workers) +
+                                         " were asked for. Raise the limit on threads (ulimit -u), or end others.");
+            }
             // Fewer workers than asked for give the same draws.
             const std::lock_guard lock(mutex);
             active -= workers - worker;

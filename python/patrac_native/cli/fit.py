@@ -209,8 +209,9 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
     text = [column for columns in named.values() for column in columns]
     frame = table.frame(text)
     asked = args.task or ("regression" if hasattr(args, "likelihood") else None)
-    target_values(frame, targets, "")
-    task, reason = _task(frame[target], "regression" if args.upper is not None else asked)
+    if frame[target].isna().all():
+        raise ValueError(f"the target {target!r} is missing in every row.")
+    task, reason = _task(frame[target].dropna(), "regression" if args.upper is not None else asked)
     if task == "classification":
         of_numbers = {*pn.PatracRegressor().get_params()} - {*pn.PatracClassifier().get_params()}
         foreign = [name for name in vars(args) if name in {"likelihood", *of_numbers}]
@@ -226,12 +227,18 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         counts = frame[target].value_counts()
         shown = ", ".join(f"{label} ({count})" for label, count in counts.head(20).items())
         say(f"  classes: {shown}{', ...' * (len(counts) > 20)}")
+    # Of a censored target, the other bound is known.
+    known = frame[target].notna().to_numpy() | (len(targets) > 1)
+    if not known.all():
+        count = int((~known).sum())
+        rows = f"{count} rows without a target are" if count > 1 else "a row without a target is"
+        say(f"  note: {rows} left out ({place(frame[target], ~known)})")
     apart = {*targets, *text, *exposure, *args.keep}
     numbering = [name for name in table.names if name not in apart and _numbers_rows(frame[name])]
     if numbering:
         args.drop = [*named["drop"], *numbering]
         say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
-    return frame, targets, task
+    return frame[known], targets, task
 
 
 def _numbers_rows(series: pd.Series) -> bool:

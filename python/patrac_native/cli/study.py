@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from patrac_native.cli.options import TRACEBACK
-from patrac_native.studies import abalone, cifar10, k_study, sine
+from patrac_native.studies import abalone, cifar10, sine
 from patrac_native.studies.options import PAPER_WARMUP, StudyOptions, StudySize
-from patrac_native.studies.problems import SETS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,20 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where the chains run (default: %(default)s)")
     _add_run_options(add, steps="2,000 for Full, Sep and Mix, 20,000 for Out", threads=1)
 
-    text = "how much k, the number of Bayesian nodes of each layer, matters: Mix(k) and Sep(k) from k = 1 to all nodes"
-    add = study("k", text, lambda a: k_study.run_k(_given(StudyOptions, a), a.sets, a.data))
-    names, sets = [k_study.SINE, *SETS], "the sine problem and UCI sets (default: sine)"
-    add("--sets", nargs="+", choices=names, default=[k_study.SINE], help=sets)
-    add("--data", type=Path, metavar="DIR", help="the folder of the UCI sets")
-    _add_study_options(add, k_study.SIZE, kernel="auto")
-
 
 def _given(kind: type[Any], args: argparse.Namespace) -> Any:
     """Return the options of a study from parsed arguments."""
     return kind(**{field.name: getattr(args, field.name) for field in fields(kind)})
 
 
-def _add_study_options(add: Any, size: StudySize, kernel: str = "pcnl") -> None:
+def _add_study_options(add: Any, size: StudySize) -> None:
     """Add the options of `StudyOptions`, with the defaults of one study."""
     of_sets = "independent data sets (default: %(default)s)"
     add("--replicates", type=int, default=size.replicates, metavar="R", help=of_sets)
@@ -98,7 +90,7 @@ def _add_study_options(add: Any, size: StudySize, kernel: str = "pcnl") -> None:
     add(
         "--kernel",
         choices=("pcnl", "auto"),
-        default=kernel,
+        default="pcnl",
         help="pcnl: the paper's, with its warm-up; auto: the package's choice for each posterior, with "
         f"{auto_steps} steps ({size.quick_auto_steps:,} with --quick) after a warm-up that ends by itself "
         "(default: %(default)s)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -75,10 +76,15 @@ class TableFile:
         self._frame: pd.DataFrame | None = None
         kind = _OTHERS.get(os.path.splitext(path)[1].lower())
         if kind is not None:
+            open(path, "rb").close()  # raises OSError where there is no file to read
             try:
                 frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path).rename(columns=str)
             except ImportError as error:
                 raise ValueError(f"{path} needs another package: {error}") from None
+            except MemoryError:
+                raise
+            except Exception as error:  # each package has its own for damaged files
+                raise ValueError(f"{path} cannot be read by pandas.read_{kind}: {error}") from None
             self._frame, self.names, self.layout = frame, [str(name) for name in frame.columns], layout
         else:
             self._content = _text(path, self.name)
@@ -114,7 +120,8 @@ class TableFile:
         """Return the rows, with the lines of the file as index; the columns `text` as they are written.
 
         A column holds numbers if every field is one, Booleans if every field is one, else text. In the columns
-        `numbers` Booleans are numbers too, so that what a field is does not depend on the others.
+        `numbers` Booleans are numbers too and only other fields are text, so that what a field is does not depend on
+        the others.
         """
         if self._frame is not None:
             return self._frame
@@ -139,17 +146,18 @@ class TableFile:
             frame[column] = fields if column in text else self._as_values(fields, column in numbers)
         return frame
 
-    def _as_values(self, fields: list[Any], take_booleans: bool) -> list[Any]:
-        """Return the numbers or Booleans that all fields but missing ones are; else the fields.
+    def _as_values(self, fields: list[Any], of_numbers: bool) -> list[Any]:
+        """Return the numbers or Booleans that all fields but missing ones are; else the fields, or all numbers of them.
 
         pandas has read as text what a blank, or a number of more than 64 bits, stands in.
         """
         found = [_value(field, self.layout.decimal) if isinstance(field, str) else field for field in fields]
         kinds = {isinstance(value, bool) for value in found if value is not None}
-        if any(isinstance(value, str) for value in found) or (len(kinds) > 1 and not take_booleans):
+        if not of_numbers and (any(isinstance(value, str) for value in found) or len(kinds) > 1):
             return fields
-        is_boolean = kinds == {True} and not take_booleans
-        return found if is_boolean else [np.nan if value is None else float(value) for value in found]
+        if kinds == {True} and not of_numbers:
+            return found
+        return [np.nan if value is None else value if isinstance(value, str) else float(value) for value in found]
 
 
 def _text(path: str, name: str) -> str:
@@ -169,11 +177,14 @@ def _text(path: str, name: str) -> str:
             raw = module.decompress(raw) if path.endswith(ending) else raw
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise ValueError(f"{name} cannot be decompressed: {error}.") from None
+    encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
-        content = raw.decode("utf-8-sig")
+        content = raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise ValueError(f"{name} is no UTF-8 text (line {line}); save it as CSV in UTF-8.") from None
+        raise ValueError(
+            f"{name} is no {encoding.removesuffix('-sig').upper()} text (line {line}); save it as CSV in UTF-8."
+        ) from None
     if "\0" in content:
         raise ValueError(f"{name} is a binary file, not a table as text; save it as CSV in UTF-8.")
     if not content.strip():

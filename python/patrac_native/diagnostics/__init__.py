@@ -20,11 +20,13 @@ from patrac_native.diagnostics.classification import (
 )
 from patrac_native.diagnostics.mixing import (
     ConvergenceSummary,
+    NestedRhat,
     autocorrelation,
     convergence,
     ess_geyer,
     ess_paper,
     geyer_ess_of,
+    nested_rhat,
 )
 from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out, model_weights
 from patrac_native.diagnostics.regression import (
@@ -47,6 +49,7 @@ __all__ = [
     "EntropyDecomposition",
     "Interval",
     "LeaveOneOut",
+    "NestedRhat",
     "QuantileMethod",
     "accuracy",
     "autocorrelation",
@@ -67,6 +70,7 @@ __all__ = [
     "leave_one_out",
     "mean_with_error",
     "model_weights",
+    "nested_rhat",
     "nll",
     "nlpd",
     "pit",

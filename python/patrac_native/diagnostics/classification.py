@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, class_draws, labels, row_slices
-from patrac_native.diagnostics.averages import mean_over_draws
+from patrac_native.diagnostics.averages import log_mean_over_draws, mean_over_draws
 from patrac_native.validation.checks import check_count
 
 
@@ -102,10 +101,8 @@ def class_nlpd(p: ArrayLike, y: ArrayLike, *, logits: bool = False, per_row: boo
     ValueError
         As `class_nll`.
     """
-    from scipy.special import logsumexp
-
     log_p = _label_log_probability(p, y, logits=logits)
-    out = np.asarray(math.log(log_p.shape[0] * log_p.shape[1]) - logsumexp(log_p, axis=(0, 1)), dtype=np.float64)
+    out = -log_mean_over_draws(log_p.reshape(-1, log_p.shape[2]))
     return out if per_row else float(out.mean())
 
 

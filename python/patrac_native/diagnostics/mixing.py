@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -285,22 +285,22 @@ class ConvergenceSummary:
     @property
     def max_rhat(self) -> float:
         """Largest R-hat; NaN only if no point has one."""
-        return _worst(self.rhat, np.max)
+        return worst(self.rhat, np.max)
 
     @property
     def min_ess_bulk(self) -> float:
         """Smallest bulk ESS; NaN only if no point has one."""
-        return _worst(self.ess_bulk, np.min)
+        return worst(self.ess_bulk, np.min)
 
     @property
     def min_ess_tail(self) -> float:
         """Smallest tail ESS; NaN only if no point has one."""
-        return _worst(self.ess_tail, np.min)
+        return worst(self.ess_tail, np.min)
 
     @property
     def max_mcse(self) -> float:
         """Largest Monte Carlo standard error of a mean; NaN only if no point has one."""
-        return _worst(self.mcse_mean, np.max)
+        return worst(self.mcse_mean, np.max)
 
     def worst(self) -> dict[str, float]:
         """Return the four worst values by name, for reports and JSON files."""
@@ -371,7 +371,7 @@ def convergence_reporting(
             continue
         # Chains that are constant but differ have the variance zero within them and an infinite R-hat, which is right.
         with np.errstate(divide="ignore", invalid="ignore"):
-            halves = _halves(one)
+            halves = chain_halves(one)
             compared = halves if n_chains == 1 else one
             if half < _MIN_DRAWS:  # too short for ArviZ to take halves that have been ranked already
                 found["ess_bulk"][index] = array_stats.ess(one, method="bulk")
@@ -397,6 +397,82 @@ def convergence_reporting(
         n_draws=n_draws,
         n_constant=n_constant,
     )
+
+
+class NestedRhat(NamedTuple):
+    """Nested R-hat and the R-hat within superchains at each grid point, of the shape of draws without (chain, draw)."""
+
+    nested: FloatArray
+    within: FloatArray
+
+
+def nested_rhat(f: ArrayLike, superchains: ArrayLike) -> NestedRhat:
+    """Evaluate R-hat between superchains, groups of chains that share a start, and R-hat within them.
+
+    With N draws x_nmk of chain m of superchain k, M_k chains in it and K superchains, and dots for averages,
+
+        B = 1/(K-1) sum_k (x_..k - x_...)^2        W_k = 1/M_k sum_m 1/(N-1) sum_n (x_nmk - x_.mk)^2
+        B_k = 1/(M_k-1) sum_m (x_.mk - x_..k)^2    nested R-hat = sqrt(1 + B / (1/K sum_k (B_k + W_k)))
+
+    where x_... is the average over superchains, B_k is 0 for one chain and W_k is 0 for one draw (Margossian, Hoffman,
+    Sountsov, Riou-Durand, Vehtari and Gelman, Nested R-hat, Bayesian Analysis 2024, arXiv 2110.13017). Within them,
+    R-hat is sqrt(1 + sum_k B_k / sum_k W_k), over superchains of several chains. Chains of one start that differ are
+    too short. If they agree and superchains differ, each start has a region of its own, which longer chains do not
+    leave: more starts show more of these regions.
+
+    Parameters
+    ----------
+    f : array_like, shape (chain, draw, ...)
+        Function draws (chain, draw, n, m), or a scalar of each draw, (chain, draw).
+    superchains : array_like, shape (chain,)
+        The superchain of each chain, by any labels. Halves of chains as chains of one superchain compare each chain
+        with itself.
+
+    Returns
+    -------
+    NestedRhat
+        Both are at least 1. `nested` is NaN for one superchain, `within` if each has one chain, and both are NaN where
+        all draws are equal; they are infinite where chains that never change differ.
+
+    Raises
+    ------
+    TypeError
+        If `f` does not hold real numbers.
+    ValueError
+        If `f` has fewer than two axes or holds NaN or infinity, or `superchains` has another shape.
+
+    Examples
+    --------
+    Two chains at each of two starts, apart by 4 (B = 8, B_k + W_k = 0.5 + 2) and by 1 within each:
+
+    >>> found = nested_rhat([[0.0, 2.0], [1.0, 3.0], [4.0, 6.0], [5.0, 7.0]], ["a", "a", "b", "b"])
+    >>> found.nested == np.sqrt(1 + 8 / 2.5), found.within == np.sqrt(1 + 0.5 / 2)
+    (True, True)
+    """
+    draws = chain_draws("f", f, min_draws=1)
+    labels = np.asarray(superchains)
+    if labels.shape != (len(draws),):
+        raise ValueError(f"superchains must have shape ({len(draws)},), a label of each chain; got {labels.shape}.")
+    member = (labels == np.unique(labels)[:, None]).astype(np.float64)  # (superchain, chain)
+    count = member.sum(axis=1, keepdims=True)
+    n_draws, points = draws.shape[1], draws.reshape(*draws.shape[:2], -1)
+    found = np.full((2, points.shape[2]), np.nan)
+    for part in row_slices(points.shape[2], 16 * len(draws) * n_draws):
+        chains = points[:, :, part].astype(np.float64)
+        chains -= chains[0, 0]  # exact zeros where nothing ever changes
+        means = chains.mean(axis=1)
+        of_superchains = member @ means / count
+        apart = (means - member.T @ of_superchains) ** 2
+        between = member @ apart / np.maximum(count - 1, 1)
+        variances = np.where(np.ptp(chains, axis=1) > 0, chains.var(axis=1) * n_draws / max(1, n_draws - 1), 0.0)
+        inside, several = member @ variances / count, count[:, 0] > 1
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if len(count) > 1:
+                found[0, part] = of_superchains.var(axis=0, ddof=1) / (between + inside).mean(axis=0)
+            if several.any():
+                found[1, part] = between[several].sum(axis=0) / inside[several].sum(axis=0)
+    nested, within = np.sqrt(1.0 + found).reshape(2, *draws.shape[2:])
+    return NestedRhat(nested, within)
 
 
 class _NormalScores:
@@ -432,8 +508,8 @@ class _NormalScores:
         return found
 
 
-def _halves(chains: FloatArray) -> FloatArray:
-    """Return the halves of chains (chain, draw) as chains of their own, without the middle draw of an odd number."""
+def chain_halves(chains: NDArray[Any]) -> NDArray[Any]:
+    """Return the halves of chains (chain, draw, ...) as chains, without the middle draw of an odd number."""
     half = chains.shape[1] // 2
     return np.concatenate([chains[:, :half], chains[:, chains.shape[1] - half :]])
 
@@ -449,7 +525,7 @@ def joined(parts: Sequence[ConvergenceSummary]) -> ConvergenceSummary:
     )
 
 
-def _worst(values: FloatArray, worst_of: Callable[[FloatArray], Any]) -> float:
+def worst(values: FloatArray, worst_of: Callable[[FloatArray], Any]) -> float:
     """Return the largest or smallest entry that is not NaN; NaN if there is none."""
     known = values[~np.isnan(values)]
     return float(worst_of(known)) if known.size else math.nan

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from patrac_native.diagnostics._arrays import chain_draws
+from patrac_native.diagnostics.averages import log_mean_over_draws, mean_over_draws
 from patrac_native.validation.checks import FloatArray, as_real_array
 
 # A shape of the tail above this, or above 1 - 1/log10(draws) if that is smaller, marks an unreliable estimate
@@ -113,18 +114,9 @@ def leave_one_out(log_likelihood: ArrayLike) -> LeaveOneOut:
     smoothed = [_smoothed(column) for column in flat.T]
     log_weights = np.stack([weights for weights, _ in smoothed], axis=1)
     weights = np.exp(log_weights - log_weights.max(axis=0))
-    weights /= weights.sum(axis=0)
+    weights /= len(weights) * mean_over_draws(weights)
     khat = np.array([khat for _, khat in smoothed])
-    return LeaveOneOut(weighted_log_mean(flat, weights), khat, len(flat), weights)
-
-
-def weighted_log_mean(log_density: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the log of the weighted mean of densities over draws (n,), given logarithms (M, n)."""
-    from scipy.special import logsumexp
-
-    with np.errstate(divide="ignore"):  # a weight of zero
-        mean: FloatArray = logsumexp(log_density + np.log(weights), axis=0)
-    return mean
+    return LeaveOneOut(log_mean_over_draws(flat, weights), khat, len(flat), weights)
 
 
 def _smoothed(log_likelihood: FloatArray) -> tuple[FloatArray, float]:

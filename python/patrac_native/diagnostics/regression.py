@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patrac_native.diagnostics._arrays import FloatArray, function_draws, noise_variance, numeric, row_slices, targets
+from patrac_native.diagnostics.averages import log_mean_over_draws, mean_over_draws
 from patrac_native.validation.checks import check_probability
 
 QuantileMethod = Literal[
@@ -234,17 +235,14 @@ def nlpd(f: ArrayLike, y: ArrayLike, variance: ArrayLike, *, per_row: bool = Fal
     TypeError, ValueError
         As `nll`.
     """
-    from scipy.special import logsumexp
-
     values = function_draws("f", f)
     observed = targets("y", y, "f", values)
     noise = noise_variance(variance, values)
-    n_draws = values.shape[0] * values.shape[1]
     constant = 0.5 * np.log(2.0 * math.pi * noise)
     out = np.empty(values.shape[2])
     for rows in _row_slices(values):
         log_density = -(0.5 * (observed[rows] - values[:, :, rows]) ** 2 / noise + constant).sum(axis=3)
-        out[rows] = math.log(n_draws) - logsumexp(log_density, axis=(0, 1))
+        out[rows] = -log_mean_over_draws(log_density.reshape(-1, log_density.shape[2]))
     return out if per_row else float(out.mean())
 
 
@@ -321,7 +319,7 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
         # The sum over pairs does not change under a shift; subtracting y keeps it accurate if y is far from zero.
         error = (values[:, :, rows] - observed[rows]).reshape(n_draws, -1)
         error.sort(axis=0)
-        score = np.abs(error).mean(axis=0) - rank_weight @ error / pairs
+        score = mean_over_draws(np.abs(error)) - mean_over_draws(rank_weight[:, None] * error) * (n_draws / pairs)
         out[rows] = score.reshape(-1, values.shape[3])
     return out.reshape(np.shape(y)) if per_row else float(out.mean())
 

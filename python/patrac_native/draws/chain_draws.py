@@ -16,12 +16,19 @@ import numpy.typing as npt
 from patrac_native.diagnostics import convergence
 from patrac_native.draws.run_folder import RunFolder, StoredTheta
 from patrac_native.engine.device_array import DeviceArray
-from patrac_native.files.archive import PathOrStream, check_entries, load_arrays, rebuilding, save_arrays
+from patrac_native.files.archive import (
+    PathOrStream,
+    check_arrays,
+    check_entries,
+    check_written_again,
+    load_arrays,
+    rebuilding,
+    save_arrays,
+)
 from patrac_native.kernels import kernel_from_dict, short_name
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.validation.checks import check_count
-from patrac_native.verdict.evidence import FittedNoise
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
@@ -43,6 +50,11 @@ _OF_RUNS |= {"seed": int, "thin": int, "draws_asked": int, "init": str, "seconds
 _OF_RUNS |= {"device": str, "device_reason": str, "fit": (dict, NoneType)}
 _OF_SOME: dict[str, Any] = {"batched": bool, "has_offset": bool, "variance_every": int}
 _OF_SOME |= {"noise_prior": str, "fitted_noise": dict, "starts": list, "seeds": list}
+# Entries of the warm-up of a run, and of its phases.
+_WARMUP: dict[str, Any] = {"phases": (list, tuple), "step_size": (float, NoneType), "only_for": (str, NoneType)}
+_PHASE: dict[str, Any] = dict.fromkeys(("target", "energy_error", "persistence", "travel"), (float, NoneType))
+_PHASE |= {"steps": int, "accept": (list, tuple, NoneType), "accept_all": bool, "average": bool}
+_PHASE |= {"first_look": (int, NoneType)}
 # Settings that two runs must share for their chains to be those of one.
 _SHARED = ("kernel", "warmup", "thin", "init", "device", "variance_every", "noise_prior", "has_offset", "sampler")
 _OF_OTHERS: dict[str, Any] = {"sampler": str, "thin": int, "fit": (dict, NoneType)}
@@ -243,9 +255,11 @@ class ChainDraws(ABC):
         """
         if isinstance(path, str | os.PathLike) and os.path.isdir(path):
             return cls._from_run(RunFolder(path))
-        content = load_arrays(path, cls._KIND)
+        header, arrays = load_arrays(path, cls._KIND)
         with rebuilding(path):
-            return cls._from_arrays(*content)
+            made = cls._from_arrays(header, arrays)
+            check_arrays(arrays, made._to_arrays()[1])
+        return made
 
     def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the draws as JSON-able values, of the names `ENTRIES`, and arrays by name, as in files."""
@@ -318,14 +332,21 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     known = _OF_OTHERS if "sampler" in settings else _OF_RUNS
     check_entries(settings, known | _OF_SOME, "the settings of the draws", optional=_OF_SOME)
     if "kernel" in settings:
-        kernel_from_dict(settings["kernel"])
+        check_written_again(settings["kernel"], kernel_from_dict(settings["kernel"]).to_dict())
+        check_entries(settings["warmup"], _WARMUP, "the warm-up of the draws")
+        for phase in settings["warmup"]["phases"]:
+            check_entries(phase, _PHASE, "a phase of the warm-up of the draws")
     least = {"thin": 1, "variance_every": 1, "draws_asked": 0, "warmup_steps": 0, "seconds": 0, "seed": 0}
     for name in least.keys() & settings.keys():
         if settings[name] < least[name]:
             raise ValueError(f"the settings of the draws have {name} = {settings[name]}, below {least[name]}")
-    for name, made in (("fit", FitQuality.from_dict), ("fitted_noise", lambda found: FittedNoise(**found))):
-        if settings.get(name) is not None:
-            made(settings[name])
+        if settings[name] >= 2**64 or (name == "seconds" and settings[name] == 0):
+            raise ValueError(f"the settings of the draws have {name} = {settings[name]}, which no run has")
+    if settings.get("fit") is not None:
+        FitQuality.from_dict(settings["fit"])
+    if "fitted_noise" in settings:
+        known = {"variance": float, "unseen": float, "output": (int, NoneType)}
+        check_entries(settings["fitted_noise"], known, "the fitted noise of the draws")
 
 
 def read_states(
@@ -340,6 +361,14 @@ def read_states(
         raise ValueError(f"its theta has dtype {theta.dtype}, not {'a real one' if dtype is None else dtype}")
     if not np.isfinite(theta).all():
         raise ValueError("its theta holds NaN or infinity")
+    for name, values in stats.items():
+        axes = 2 if name in PER_DRAW else 1
+        if values.dtype.kind not in "fiu" or values.shape[:axes] != theta.shape[:axes]:
+            raise ValueError(
+                f"its {name} has shape {values.shape} and dtype {values.dtype}, not real numbers of theta {theta.shape}"
+            )
+        if name in ("acceptance_rate", "step_size") and (values < 0).any():
+            raise ValueError(f"its {name} holds negative numbers")
     for name, is_variance in _USED.items():
         if name not in stats:
             continue

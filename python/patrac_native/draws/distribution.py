@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
-from patrac_native.diagnostics.averages import mean_over_draws
-from patrac_native.diagnostics.psis import LeftOutRows, weighted_log_mean
+from patrac_native.diagnostics.averages import log_mean_over_draws, mean_over_draws
+from patrac_native.diagnostics.psis import LeftOutRows
 from patrac_native.likelihoods import Likelihood, TargetMixture
 from patrac_native.network.network import Network
 from patrac_native.posterior.partial_network import PartialNetwork
@@ -282,12 +282,9 @@ class PredictiveDistribution:
 
         def mean(part: PredictiveDistribution, _: slice) -> FloatArray:
             p, weights = _joined([one.likelihood.probabilities(f) for one, f in part._evaluated]), part._weights
-            average: FloatArray
-            if weights is None:
-                average = mean_over_draws(p)
-            else:
-                average = np.einsum("i,inc->nc" if weights.ndim == 1 else "in,inc->nc", weights, p)
-            return average
+            if weights is None or weights.ndim == 1:
+                return mean_over_draws(p, weights)
+            return mean_over_draws(p, np.broadcast_to(weights[..., None], p.shape))
 
         return self._rowwise(mean)
 
@@ -312,19 +309,10 @@ class PredictiveDistribution:
 
     def log_density(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log predictive density, or log probability, of all targets of each row, shape (n,)."""
-        from scipy.special import logsumexp
-
         targets = self.check_targets(y)
-
-        def density(part: PredictiveDistribution, rows: slice) -> FloatArray:
-            terms, weights = part._log_density_by_draw(targets[rows]), part._weights
-            if weights is not None and weights.ndim == 2:
-                return weighted_log_mean(terms, weights)
-            shares = np.full(len(terms), 1.0 / len(terms)) if weights is None else weights
-            found: FloatArray = logsumexp(terms, axis=0, b=shares[:, None])
-            return found
-
-        return self._rowwise(density)
+        return self._rowwise(
+            lambda part, rows: log_mean_over_draws(part._log_density_by_draw(targets[rows]), part._weights)
+        )
 
     @overload
     def nlpd(
@@ -532,6 +520,7 @@ class PredictiveDistribution:
             np.any([one.is_unreliable for one in found], axis=0),
         )
 
+    @cached_property
     def _mixtures(self) -> list[TargetMixture]:
         """Return the distribution of each target at all rows."""
         found: list[Any] = []
@@ -567,14 +556,14 @@ class PredictiveDistribution:
 
     def _each(self, value_of: Callable[[TargetMixture], FloatArray]) -> FloatArray:
         """Return values (n, t, ...) of each target's distribution."""
-        return self._rowwise(lambda part, _: np.stack([value_of(one) for one in part._mixtures()], axis=1))
+        return self._rowwise(lambda part, _: np.stack([value_of(one) for one in part._mixtures], axis=1))
 
     def _each_at(self, y: npt.ArrayLike, value_of: Callable[[TargetMixture, FloatArray], FloatArray]) -> FloatArray:
         """Return values (n, t, ...) of each target's distribution at y."""
         targets = self.check_targets(y)
         return self._rowwise(
             lambda part, rows: np.stack(
-                [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures())], axis=1
+                [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures)], axis=1
             )
         )
 

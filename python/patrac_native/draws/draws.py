@@ -26,7 +26,7 @@ from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.run_folder import RunFolder
 from patrac_native.draws.stored_states import stored_states
 from patrac_native.draws.summary import Summary, summarise
-from patrac_native.files.archive import check_entries, contents_hash, rebuilding
+from patrac_native.files.archive import check_entries, check_written_again, contents_hash, rebuilding
 from patrac_native.interop.datatree import build_datatree, inference_data
 from patrac_native.likelihoods import Likelihood, likelihood_from_dict
 from patrac_native.network.network import Network
@@ -507,7 +507,14 @@ class Draws(ChainDraws, Predictions):
         quantity = "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity
         blocks = self._summarised(distribution)
         return summarise(
-            self, blocks, quantity, coverage, network=self.network, likelihood=self.likelihood, advance=advance
+            self,
+            blocks,
+            quantity,
+            coverage,
+            network=self.network,
+            likelihood=self.likelihood,
+            superchains=Replicates([self]).superchains,
+            advance=advance,
         )
 
     def loo(
@@ -732,7 +739,9 @@ class Draws(ChainDraws, Predictions):
         check_entries(header, {"net": dict, "network": dict, "likelihood": dict, **ENTRIES}, "its header")
         network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
         theta, stats = read_states(header, arrays, network.dim, network.dtype)
-        return cls(theta, stats, network, likelihood_from_dict(header["likelihood"]), header["settings"])
+        likelihood = likelihood_from_dict(header["likelihood"])
+        check_written_again(header["likelihood"], likelihood.to_dict())
+        return cls(theta, stats, network, likelihood, header["settings"])
 
     @classmethod
     def _from_run(cls, folder: RunFolder) -> Draws:

@@ -16,7 +16,15 @@ from patrac_native.draws.distribution import check_row_weights, leave_out, warn_
 from patrac_native.draws.draws import Draws, Predictions, summary_bar, summary_points
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.summary import MixtureSummary, summarise_mixture
-from patrac_native.files.archive import PathOrStream, check_entries, check_numbers, load_arrays, rebuilding, save_arrays
+from patrac_native.files.archive import (
+    PathOrStream,
+    check_arrays,
+    check_entries,
+    check_numbers,
+    load_arrays,
+    rebuilding,
+    save_arrays,
+)
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.validation.checks import FloatArray, as_real_array
@@ -248,13 +256,17 @@ class DrawsMixture(Predictions):
 
     def save(self, path: PathOrStream, *, overwrite: bool = False) -> None:
         """Write members and weights in the format .npz (no pickle), without the data; as `Draws.save`."""
+        save_arrays(path, _KIND, *self._to_arrays(), overwrite=overwrite)
+
+    def _to_arrays(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return the mixture as JSON-able values and arrays by name, as in files."""
         headers, arrays = [], {"weights": self.weights}
         for index, draws in enumerate(self.members):
             header, own = draws._to_arrays()
             headers.append(header)
             arrays |= {f"member{index}_{name}": array for name, array in own.items()}
         comparison = None if self.comparison is None else asdict(self.comparison)
-        save_arrays(path, _KIND, {"members": headers, "comparison": comparison}, arrays, overwrite=overwrite)
+        return {"members": headers, "comparison": comparison}, arrays
 
     @classmethod
     def load(cls, path: PathOrStream) -> DrawsMixture:
@@ -274,7 +286,9 @@ class DrawsMixture(Predictions):
                 for name in ("elpd", "unreliable"):
                     check_numbers(found[name], f"{name} of its comparison", finite=False)
                 found = Comparison(found["method"], tuple(found["elpd"]), tuple(found["unreliable"]), found["rows"])
-            return cls(members, arrays["weights"], comparison=found)
+            made = cls(members, arrays["weights"], comparison=found)
+            check_arrays(arrays, made._to_arrays()[1])
+        return made
 
     def __repr__(self) -> str:
         weights = ", ".join(f"{weight:.3g}" for weight in self.weights)

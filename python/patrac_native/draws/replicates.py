@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.averages import over_draws
 from patrac_native.files.archive import contents_hash
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import TargetMixture
@@ -65,10 +66,13 @@ class Replicates:
         The replicate of each draw of each member, counted from 0.
     unit : str
         What a replicate is, see `RerunError`.
+    superchains : ndarray of int, shape (chains of all members,)
+        Chains of one start or network have one label.
     """
 
     def __init__(self, members: Sequence[Member], given: npt.ArrayLike | None = None) -> None:
         self.unit, labels = _of_chains(members) if given is None else ("given", _checked(members, given))
+        self.superchains = np.zeros_like(labels) if self.unit == "one start" else labels
         ends = np.cumsum([member.n_chains for member in members])[:-1]
         by_member = [
             np.repeat(one, member.n_draws) for one, member in zip(np.split(labels, ends), members, strict=True)
@@ -141,7 +145,7 @@ def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: fl
     mean, of_y = of_f.error(values), _Groups(np.concatenate(replicates.labels), part._weights)
     ends, of_ends = [], []
     for tail in tails if not is_class else ():
-        found = [_of_quantile(mixture, tail, of_y) for mixture in part._mixtures()]
+        found = [_of_quantile(mixture, tail, of_y) for mixture in part._mixtures]
         ends.append(np.stack([end for end, _ in found], axis=1))
         of_ends.append(np.stack([error for _, error in found], axis=1))
     return RerunError(
@@ -181,6 +185,10 @@ class _Groups:
         """
         if self.count < 2:
             return np.full(values.shape[1:], np.nan)
+        return over_draws(self._error, values)
+
+    def _error(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Return what `error` does, of at least two replicates."""
         w, total = self._shares[self._used], 1.0 / self.effective
         inflation = total / (w**2 * (1.0 - 2.0 * w + total) / (1.0 - w)).sum()
         ordered = values[self._order].astype(np.float64)

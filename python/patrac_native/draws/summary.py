@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval
+from patrac_native.diagnostics import ConvergenceSummary, convergence, credible_interval, nested_rhat
 from patrac_native.diagnostics.mixing import (
     MeanAutocorrelation,
+    chain_halves,
     convergence_reporting,
     geyer_ess_of,
     joined,
     paper_ess_of,
+    worst,
 )
 from patrac_native.draws.chain_draws import ChainDraws, sampler_of
 from patrac_native.likelihoods import Likelihood
@@ -254,24 +256,30 @@ def summarise(
     *,
     network: PartialNetwork | None = None,
     likelihood: Likelihood | None = None,
+    superchains: npt.ArrayLike | None = None,
     points: str = "inputs",
     advance: Callable[[int], object] = int,
 ) -> Summary:
     """Build the summary of a run from draws (chain, draw, rows, m) of a quantity, for blocks of inputs.
 
-    `advance(1)` is called after each entry of (rows, m).
+    `superchains` (chain,) are labels of the chains' starts, by default one for each. `advance(1)` is called after each
+    entry of (rows, m).
     """
     stats, settings, n_chains, n_draws = run.stats, run.settings, run.n_chains, run.n_draws
-    converged, intervals, squares = [], [], np.zeros(n_chains)
+    converged, intervals, nested, squares = [], [], [], np.zeros(n_chains)
+    # Halves of chains tell whether a chain agrees with itself where it shares its start with no other.
+    starts = np.tile(np.arange(n_chains) if superchains is None else np.asarray(superchains), 2)
     autocorrelation = MeanAutocorrelation(n_chains, n_draws, max(1, n_draws - 2))
     for values in blocks:
         converged.append(convergence_reporting(values, (), advance))
         intervals.append(credible_interval(values, coverage))
         autocorrelation.add(values)
+        nested.append(nested_rhat(chain_halves(values), starts))
         for row in range(values.shape[2]):  # a row at a time, for NumPy sums in a copy of float64
             squares += values[:, :, row].var(axis=1, dtype=np.float64).sum(axis=1)
     function, log_likelihood = joined(converged), convergence(stats["log_likelihood"])
     lower, upper = (np.concatenate(ends) for ends in zip(*intervals, strict=True))
+    rhat_nested, rhat_within = (worst(np.concatenate(one), np.max) for one in zip(*nested, strict=True))
     rho = autocorrelation.result()
     # Lags above a tenth of the draws are mostly noise, which would dominate the paper's plain sum.
     lags = max(1, min(1000, n_draws // 10))
@@ -293,6 +301,8 @@ def summarise(
         max_rhat=function.max_rhat,
         min_ess_bulk=function.min_ess_bulk,
         max_mcse=function.max_mcse,
+        rhat_nested=rhat_nested,
+        rhat_within=rhat_within,
         rhat_log_likelihood=log_likelihood.max_rhat,
         log_likelihood=stats["log_likelihood"].mean(axis=1),
         # Of few draws it is too small; of a posterior that is normal it is sqrt(K / 2).

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from patrac_native.files.archive import (
+    check_arrays,
     check_entries,
     check_numbers,
+    check_written_again,
     contents_hash,
     load_arrays,
     rebuilding,
@@ -15,8 +17,10 @@ from patrac_native.files.output import replacing
 from patrac_native.files.terminal import say
 
 __all__ = [
+    "check_arrays",
     "check_entries",
     "check_numbers",
+    "check_written_again",
     "commit",
     "contents_hash",
     "load_arrays",

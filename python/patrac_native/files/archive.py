@@ -53,7 +53,7 @@ def load_arrays(path: PathOrStream, kind: str) -> tuple[dict[str, Any], dict[str
         except Exception as error:  # for a damaged archive zipfile and NumPy raise about ten kinds of exceptions
             raise ValueError(_damaged(name, error)) from error
     version, found = header["format"], header["kind"]
-    if version != FORMAT_VERSION:
+    if version != FORMAT_VERSION or type(version) is not int:
         raise ValueError(
             f"{name} has file format {version!r}, but this version of patrac_native reads {FORMAT_VERSION}; "
             "read it with the version that wrote it."
@@ -145,6 +145,25 @@ def check_entries(content: Any, known: Mapping[str, Any], what: str, *, optional
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{what} has {name} = {value}, which is not finite")
+
+
+def check_written_again(header: Mapping[str, Any], again: Mapping[str, Any]) -> None:
+    """Raise ValueError unless a header is what the object that was rebuilt from it writes."""
+    for name in sorted(set(header) | set(again)):
+        read, written = (json.dumps(one.get(name), sort_keys=True) for one in (header, again))
+        if read != written:
+            first = next((at for at, (a, b) in enumerate(zip(read, written, strict=False)) if a != b), 0)
+            raise ValueError(f"its {name} holds {read[max(0, first - 20) : first + 40]}, which is none that is written")
+
+
+def check_arrays(arrays: Arrays, again: Arrays) -> None:
+    """Raise ValueError unless the arrays of a file are those that the object that was rebuilt from it writes."""
+    for name in sorted(set(arrays) | set(again)):
+        if name not in again:
+            raise ValueError(f"its array {name!r} is unknown")
+        read, written = (f"shape {of[name].shape} and dtype {of[name].dtype}" for of in (arrays, again))
+        if read != written:
+            raise ValueError(f"its {name} has {read}, not {written}")
 
 
 def check_numbers(values: Any, what: str, *, finite: bool = True) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import math
 import numbers
 import os
@@ -27,9 +28,17 @@ from sklearn.utils.validation import (
 )
 
 import patrac_native as pn
-from patrac_native.files import check_entries, contents_hash, load_arrays, rebuilding, save_arrays
+from patrac_native.files import (
+    check_arrays,
+    check_entries,
+    check_written_again,
+    contents_hash,
+    load_arrays,
+    rebuilding,
+    save_arrays,
+)
 from patrac_native.files import say as print_line
-from patrac_native.fit.evaluation import Evaluation, evaluate, of_fits
+from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.pieces import Pieces
 from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
@@ -327,8 +336,6 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             used = np.flatnonzero(weights)
             rows = rows.iloc[used] if hasattr(rows, "iloc") else rows[used]
             targets, weights, offset = targets[used], weights[used], None if offset is None else offset[used]
-        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
-        unseen_rows = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         self.preprocessor_ = Preprocessor.fit(
             rows,
             categorical=_listed(self.categorical),
@@ -346,10 +353,17 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if settings.verbose:
                 print_line(line)
 
-        for line in (self.preprocessor_.describe(), *self.preprocessor_.notes, about_y):
+        for line in (self.preprocessor_.describe(), *self.preprocessor_.notes):
             say(line)
-        training = Rows(self.preprocessor_.transform(rows), targets, weights, offset)
-        unseen = None
+        inputs = self.preprocessor_.transform(rows)
+        given = Rows(inputs, targets, weights, offset)
+        about_noise: list[str] = []
+        likelihoods, settings, spent = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
+        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
+        for line in (about_y, *about_noise):
+            say(line)
+        training, unseen = given._replace(y=targets), None
+        unseen_rows = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         if unseen_rows is not None:
             X_unseen, y_unseen, offset = unseen_rows
             unseen = Rows(self.preprocessor_.transform(X_unseen), y_unseen, None, offset)
@@ -357,7 +371,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         with pn.Note.collect() as notes, self._kept(data, settings) as pieces:
             if pieces.seed is not None:
                 settings = replace(settings, pieces=pieces, random_state=pieces.seed, draws=pieces.first_draws)
-            result = fit_rows(data, likelihoods, settings, say=say)
+            result = fit_rows(data, likelihoods, settings, spent=spent, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
         self.report_ = FitReport.of(result, lines)
@@ -408,6 +422,17 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
         """Return the checked targets of the rows of a fit, and set the attributes that say what they are."""
+
+    def _kind_of_noise(
+        self,
+        rows: Rows,
+        held_out: tuple[Any, ...] | None,
+        likelihoods: Sequence[Likelihood],
+        settings: Settings,
+        say: Callable[[str], None],
+    ) -> tuple[Sequence[Likelihood], Settings, float]:
+        """Return the likelihoods between which the fit chooses, the settings, and nominal seconds that it took."""
+        return likelihoods, settings, 0.0
 
     @abstractmethod
     def _scaled_targets(
@@ -528,7 +553,14 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         check_is_fitted(self)
         check_parameters(self.get_params(deep=False), type(self).__name__)
-        content = {
+        draws = io.BytesIO()
+        self.draws_.save(draws)
+        arrays = {"draws": np.frombuffer(draws.getbuffer(), dtype=np.uint8)}
+        save_arrays(path, _KIND, self._content(), arrays, overwrite=overwrite)
+
+    def _content(self) -> dict[str, Any]:
+        """Return the header of a file: all but the draws, as JSON-able values."""
+        return {
             "patrac_native": pn.__version__,
             "class": type(self).__name__,
             "parameters": {name: _plain(value) for name, value in self.get_params(deep=False).items()},
@@ -543,10 +575,10 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             "report": self.report_.to_dict(),
             "draws": type(self.draws_).__name__,
         }
-        draws = io.BytesIO()
-        self.draws_.save(draws)
-        arrays = {"draws": np.frombuffer(draws.getbuffer(), dtype=np.uint8)}
-        save_arrays(path, _KIND, content, arrays, overwrite=overwrite)
+
+    @abstractmethod
+    def _check_parts(self, net: pn.Network) -> None:
+        """Raise ValueError, or AttributeError, unless the targets' attributes are those of a network and its draws."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -592,6 +624,14 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             made.target_scaling_ = TargetScaling.from_dict(content["targets"])
             made.report_ = FitReport.from_dict(content["report"])
             made.draws_ = _DRAWS[content["draws"]].load(io.BytesIO(arrays["draws"].tobytes()))
+            check_arrays(arrays, {"draws": np.ravel(arrays["draws"]).astype(np.uint8)})
+            check_written_again(content, json.loads(json.dumps(made._content())))
+            net, columns = members_of(made.draws_)[0].network.net, made.preprocessor_.table_columns
+            if net.layer_sizes[0] != len(made.preprocessor_.names) or made.n_features_in_ != len(columns):
+                raise ValueError("its preprocessor is not that of its network")
+            if made.n_iter_ != Choice.of(net).epochs or columns != [*map(str, getattr(made, _ARRAYS[0], columns))]:
+                raise ValueError("its attributes are not those of its network and preprocessor")
+            made._check_parts(net)
         return made
 
     def __getstate__(self) -> dict[str, Any]:

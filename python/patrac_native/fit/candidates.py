@@ -189,14 +189,14 @@ class Candidate:
         settings: Settings,
         *,
         pilot: pn.Draws | pn.DrawsMixture | None = None,
-        stop_when: Callable[[pn.Draws], bool] | None = None,
+        until: Callable[[pn.Draws], bool] | None = None,
         least_draws: int = _SCORED_DRAWS,
         say: Callable[[str], None] = print,
     ) -> pn.Draws | pn.DrawsMixture:
         """Sample the posteriors; several give a mixture. Raises RunInterrupted for fewer than `least_draws` of a chain.
 
         Where chains start at networks, the first of them go on from where those of a pilot run ended, each of which
-        began at a network of its own. `stop_when` ends the run of a single posterior early, as in `pn.sample`.
+        began at a network of its own. `until` ends the run of a single posterior early, as in `pn.sample`.
         """
         arguments = self._arguments(posts[0], schedule, settings)
         init: str | npt.NDArray[Any] = "auto"
@@ -208,7 +208,7 @@ class Candidate:
         with pn.Note.collect(*_NOTES_OF_VERDICT):
             if len(posts) == 1:
                 arguments["init"] = init
-            found = settings.pieces.sample(posts, chains=self.chains, stop_when=stop_when, **arguments)
+            found = settings.pieces.sample(posts, chains=self.chains, until=until, **arguments)
         usable = [draws for draws in found if draws.n_draws >= least_draws]
         if not usable:
             raise RunInterrupted(

@@ -24,7 +24,8 @@ from patrac_native.fit.candidates import (
     possible_candidates,
 )
 from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, members_of
-from patrac_native.fit.rows import FitData, FloatArray
+from patrac_native.fit.noise import best_noise, is_coarse, try_noise
+from patrac_native.fit.rows import FitData
 from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import (
     MIN_ROWS,
@@ -37,10 +38,8 @@ from patrac_native.fit.training import (
 )
 
 # The first of two likelihoods is tried only if the budget, without any training, pays for so many steps of each of its
-# final chains: otherwise the training of networks by two likelihoods takes what the chains need.
+# final chains: otherwise the training of its networks takes what the chains need.
 _FIRST_STEPS = 2 * MIN_STEPS
-# Noise of each row is not tried where values of a target stand further apart than this share of its standard deviation.
-_COARSE_GAP = 0.5
 # With fewer rows than this, the training has no validation rows by default.
 _FEWEST_ROWS = 10
 
@@ -216,12 +215,13 @@ def choose_posterior(
     """Train networks by one or two likelihoods, and choose a posterior by pilot runs.
 
     The first of two is tried by one candidate, if the budget pays for it, and the second only if that one is not
-    convincing, so that its networks need not be trained. Without a choice, the second is taken, and so it is where a
-    target takes few values. `spent` are nominal seconds of earlier training, which count in the budget.
+    convincing, so that its networks need not be trained. If the budget does not pay, networks alone tell which of them
+    is taken. Without a choice, it is the second, and so it is where a target takes few values. `spent` are nominal
+    seconds of earlier training, which count in the budget.
     """
-    if not _may_choose(settings, len(data.training.X)):
+    if not may_choose(settings, len(data.training.X)):
         likelihoods = likelihoods[-1:]
-    elif len(likelihoods) > 1 and _is_coarse(data.training.y):
+    elif len(likelihoods) > 1 and is_coarse(data.training.y):
         say(
             f"{_noise(likelihoods[0])} is not tried: the target takes few values, and a density rewards noise that "
             "vanishes at them; likelihood='heteroscedastic' samples it all the same"
@@ -243,6 +243,9 @@ def choose_posterior(
         choice.try_first(possible)
         if choice.is_settled:
             return choice.chosen()
+        if not choice.trials:
+            likelihoods = [choice.noise_by_networks(likelihoods)]
+            possible = choice.with_more_chains(possible_candidates(settings, likelihoods))
     choice.try_all([one for one in possible if one.likelihood is likelihoods[-1]])
     return choice.chosen()
 
@@ -282,24 +285,37 @@ class _Choice:
         train.
         """
         candidate, share, rows = possible[0], final_share(possible), self.data.training
-        noise = _noise(candidate.likelihood)
         steps = candidate.steps_within(share * self._minutes(), self._sketch(candidate), rows, self.settings)
         if steps < _FIRST_STEPS:
-            self.say(f"{noise} is not tried: networks of two kinds need larger minutes")
             return
-        nets, seconds = self._train([candidate], f" with {noise}")
+        nets, seconds = self._train([candidate], f" with {_noise(candidate.likelihood)}")
         minutes = share * self._minutes(seconds)
         if candidate.steps_within(minutes, nets[0], rows, self.settings) < MIN_STEPS:
-            self.say(f"{noise} is not tried: the training left too little of the budget")
             return
         self._run(possible[:1], nets, minutes, of=len(possible))
         self.planned, self.used = minutes, candidate.pilot_minutes(minutes, nets[0], rows, self.settings)
         self.left, self.reason = self._minutes() - self.used, describe_choice(self.trials)
 
+    def noise_by_networks(self, likelihoods: Sequence[Likelihood]) -> Likelihood:
+        """Return the last likelihood, or another one whose network predicts better."""
+        self.say("choosing the noise by networks alone, because minutes do not pay for pilot runs of both kinds ...")
+        clock, trials = time.perf_counter(), []
+        for likelihood in reversed(likelihoods):
+            trial = try_noise(likelihood, self.data, self.settings)
+            assert trial is not None  # there are rows to leave out, or the likelihoods leave no choice
+            self.spent += trial.seconds
+            trials.append(trial)
+        self.seconds["choice"] += time.perf_counter() - clock
+        found = best_noise(trials, self.say)
+        return list(reversed(likelihoods))[trials.index(found)]
+
     def try_all(self, possible: Sequence[Candidate]) -> None:
         """Train networks by the last likelihood and choose among its candidates and what was tried before."""
         before = len(self.trials)
-        nets, _ = self._train(possible, f" with {_noise(possible[0].likelihood)}" if self.nets else "")
+        likelihood = possible[0].likelihood
+        known = [nets for of, nets in self.nets if of is likelihood]
+        is_said = likelihood.noise_by_row or self.nets
+        nets = known[0] if known else self._train(possible, f" with {_noise(likelihood)}" if is_said else "")[0]
         if nets[0].history is not None and nets[0].history.validation_mse is None:
             _check_noise_is_known(possible[0].likelihood, self.data, self.settings)
         # A training that takes longer than planned does not make the final run shorter than planned.
@@ -366,7 +382,7 @@ class _Choice:
             ) from error
 
 
-def _may_choose(settings: Settings, rows: int) -> bool:
+def may_choose(settings: Settings, rows: int) -> bool:
     """Return whether there are likelihoods to choose from: the settings leave a choice, and rows tell them apart.
 
     Devices, and most kernels, do not integrate the output weights of the means out under heteroscedastic noise.
@@ -374,16 +390,6 @@ def _may_choose(settings: Settings, rows: int) -> bool:
     is_open = settings.given_architecture() is None and settings.thin is None
     collapses = settings.device in ("auto", "cpu") and settings.kernel == "auto"
     return is_open and collapses and PILOT_FRACTION * rows >= MIN_ROWS
-
-
-def _is_coarse(targets: FloatArray) -> bool:
-    """Return whether a target, (n,) or one of several (n, t), takes few values, such as whole numbers from 3 to 8.
-
-    On rows whose target the mean can meet exactly, noise of each row raises the density without bound.
-    """
-    columns = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1).T
-    gaps = [np.diff(np.unique(column)).min(initial=np.inf) for column in columns]
-    return bool(np.any(np.array(gaps) > _COARSE_GAP * columns.std(axis=1)))
 
 
 def _noise(likelihood: Likelihood) -> str:

@@ -158,6 +158,13 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         about_y = f"y: {len(self.classes_)} classes, {shown}{', ...' * (len(self.classes_) > 20)}"
         return targets, len(self.classes_), about_y
 
+    def _check_parts(self, net: pn.Network) -> None:
+        """Raise ValueError, or AttributeError, unless the targets' attributes are those of a network and its draws."""
+        is_class, count = self.draws_.likelihood.targets == "class", net.layer_sizes[-1]
+        in_order = np.array_equal(np.unique(self.classes_), self.classes_)
+        if not (is_class and in_order and count == len(self.classes_)) or self.target_scaling_.scale.tolist() != [1.0]:
+            raise ValueError("its classes are not those of its network")
+
     def _targets(self, y: Any) -> npt.NDArray[Any]:
         """Return observed labels as numbers from 0."""
         labels = _labels(y)

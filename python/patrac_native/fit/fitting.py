@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,7 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.diagnostics import convergence
-from patrac_native.files import check_entries
+from patrac_native.files import check_entries, check_written_again
 from patrac_native.fit.candidates import Candidate
 from patrac_native.fit.choice import Trial, choose_posterior
 from patrac_native.fit.evaluation import (
@@ -25,10 +26,10 @@ from patrac_native.fit.evaluation import (
     members_of,
     of_fits,
 )
+from patrac_native.fit.noise import estimate_dispersion
 from patrac_native.fit.precision import Reached, Replicated, error_at
 from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Prior, Settings
-from patrac_native.fit.training import estimate_dispersion
 from patrac_native.report import Verdict
 
 # R-hat and bulk ESS of f at which a run may end, and the R-hat with which draws can be used (docs/method.md, 8).
@@ -77,18 +78,25 @@ class FitResult:
 
 
 def fit_rows(
-    data: FitData, likelihoods: Sequence[Likelihood], settings: Settings, *, say: Callable[[str], None] = print
+    data: FitData,
+    likelihoods: Sequence[Likelihood],
+    settings: Settings,
+    *,
+    spent: float = 0.0,
+    say: Callable[[str], None] = print,
 ) -> FitResult:
     """Train networks on rows, choose a posterior among those of the likelihoods, sample it, and score it.
 
-    The likelihoods are of the targets in their units. Raises ValueError if there are too few rows to estimate the
-    noise, or too few draws for the scores; RunInterrupted if Ctrl-C ended the run before there were enough draws for
-    them, and KeyboardInterrupt if it ended the training or a run of the choice.
+    The likelihoods are of the targets in their units; `spent` are nominal seconds of earlier training. Raises
+    ValueError if there are too few rows to estimate the noise, or too few draws for the scores; RunInterrupted if
+    Ctrl-C ended the run before there were enough draws for them, and KeyboardInterrupt if it ended the training or a
+    run of the choice.
     """
-    clock, spent = time.perf_counter(), 0.0
+    clock = time.perf_counter()
     if settings.estimates_dispersion:
         say("estimating the dispersion ...")
-        dispersion, spent, text = estimate_dispersion(data, settings)
+        dispersion, seconds_of_estimate, text = estimate_dispersion(data, settings)
+        spent += seconds_of_estimate
         say(f"  {text}")
         likelihoods = settings.likelihoods(dispersion=dispersion)
     scale = np.atleast_1d(data.units.target_scale)
@@ -167,7 +175,7 @@ def _sample(
         schedule,
         settings,
         pilot=pilot,
-        stop_when=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
+        until=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
         if may_end
         else None,
         least_draws=candidate.least_draws(leaves_one_out=kind == LEAVE_ONE_OUT),
@@ -373,8 +381,12 @@ class FitReport:
         known: dict[str, Any] = {"lines": list, "verdict": dict, "converged": bool, "summary": str}
         known |= {"scores": dict, "seconds": dict, "precision": (dict, NoneType)}
         check_entries(content, known, "its report")
+        check_entries(content["verdict"], {"predictions": dict, "posterior": dict}, "its verdict")
         rebuilt = {"lines": tuple(content["lines"]), "verdict": Verdict.from_dict(content["verdict"])}
-        return cls(**{**content, **rebuilt})
+        made = cls(**{**content, **rebuilt})
+        str(made)  # fails where an entry is none that a report shows
+        check_written_again(content, json.loads(json.dumps(made.to_dict())))
+        return made
 
 
 def _shown(value: Any) -> str:

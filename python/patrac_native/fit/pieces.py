@@ -142,7 +142,7 @@ class Pieces:
         posts: Sequence[pn.Posterior],
         *,
         seed: int,
-        stop_when: Callable[[pn.Draws], bool] | None = None,
+        until: Callable[[pn.Draws], bool] | None = None,
         **arguments: Any,
     ) -> list[pn.Draws]:
         """Return the draws of posteriors, the first with the seed, the next with seed + 1 and so on.
@@ -156,7 +156,7 @@ class Pieces:
             if kept and all(map(os.path.exists, kept)):
                 return [pn.Draws.load(path) for path in kept]
             if "init" in arguments:
-                found = [pn.sample(posts[0], seed=seed, stop_when=stop_when, **arguments)]
+                found = [pn.sample(posts[0], seed=seed, until=until, **arguments)]
             else:
                 found = pn.sample_many(posts, seed=seed, **arguments)
             if len(found) == len(posts) and all(draws.settings["completed"] for draws in found):
@@ -168,7 +168,7 @@ class Pieces:
             path, notes = self._path(name, index, "zarr"), list[pn.Note]()
             try:
                 with pn.Note.collect() as notes:
-                    found.append(_sample(path, post, (seed + index) % 2**64, stop_when, **arguments))
+                    found.append(_sample(path, post, (seed + index) % 2**64, until, **arguments))
             except KeyboardInterrupt:  # before the first checkpoint
                 break
             finally:
@@ -224,7 +224,7 @@ def _sample(
     path: str,
     post: pn.Posterior,
     seed: int,
-    stop_when: Callable[[pn.Draws], bool] | None,
+    until: Callable[[pn.Draws], bool] | None,
     *,
     draws: int,
     threads: int | None,
@@ -235,7 +235,7 @@ def _sample(
     has_begun = os.path.exists(os.path.join(path, _CHECKPOINT))
     if not has_begun:
         shutil.rmtree(path, ignore_errors=True)
-    every = draws if stop_when is None else max(_LEAST_CHECK, math.ceil(draws / _CHECKS))
+    every = draws if until is None else max(_LEAST_CHECK, math.ceil(draws / _CHECKS))
     so_far = pn.Draws.load(path).n_draws if has_begun else 0
     end = max(1, math.ceil(so_far / every)) * every
     while True:
@@ -246,5 +246,5 @@ def _sample(
             found = pn.sample(post, seed=seed, store=path, store_data=False, **now, **arguments)
         has_begun, end = True, end + every
         found.settings["draws_asked"] = draws
-        if stop_when is None or found.n_draws >= draws or not found.settings["completed"] or stop_when(found):
+        if until is None or found.n_draws >= draws or not found.settings["completed"] or until(found):
             return found

@@ -67,6 +67,20 @@ class Column:
         names = [f"{self.name}={_plain(category)}" for category in self.categories] or [self.name]
         return (names if self.scale else []) + ([f"{self.name} is missing"] if self.indicator else [])
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether a fit can have made the column, of fields of the right types."""
+        numbers, count = (self.mean, self.scale, self.low, self.high, self.fill or 0.0), len(self.categories)
+        if not np.isfinite(numbers).all() or self.low > self.high or not self.names:
+            return False
+        if self.kind not in ("text", "codes"):
+            layouts = ("", _ISO, *_LAYOUTS) if self.kind == "date" else ("",)
+            return self.kind in ("number", "date") and not count and self.layout in layouts and self.scale >= 0
+        wanted, found = {"text": {str}, "codes": {float}}[self.kind], {*map(type, self.categories)}
+        is_place = self.fill is None or self.fill in range(count)
+        in_order = found == wanted and list(self.categories) == sorted(set(self.categories))
+        return in_order and is_place and self.scale in ({1.0} if count > 1 else {0.0, 1.0}) and not self.layout
+
     def values(self, series: pd.Series) -> FloatArray:
         """Return numbers, days since 1970-01-01 or positions of categories (-1: unknown), NaN where missing; (n,)."""
         kind = _kind(series)
@@ -74,11 +88,13 @@ class Column:
         if kind == "empty":
             return np.full(len(series), np.nan)
         if kind != wanted:
-            bad = series.notna().to_numpy(bool)
-            if wanted == "number" and kind == "text":
-                bad = bad & np.isnan(_as_numbers(series))
+            known = series.notna().to_numpy(bool)
+            is_text = np.array([isinstance(value, str) for value in series], dtype=bool)
+            # In files with decimal commas 1.5 is text, in others text that is no number is to blame.
+            groups = [is_text & np.isnan(_as_numbers(series)), is_text, known] if wanted == "number" else [known]
+            bad = next(group for group in groups if group.any())
             raise ValueError(
-                f"column {self.name!r} holds {wanted} in the training rows, and now {kind} such as "
+                f"column {self.name!r} holds {wanted} in the training rows, and now {_kind(series[bad])} such as "
                 f"{_shown(series, bad)}; give it the same type."
             )
         if self.kind == "date":
@@ -394,11 +410,17 @@ class Preprocessor:
                 }
                 of_column |= dict.fromkeys(("mean", "scale", "low", "high"), float) | {"indicator": bool}
                 check_entries(one, of_column, f"column {column.name!r}")
-                numbers = (column.mean, column.scale, column.low, column.high, column.fill or 0.0)
-                is_kind = column.kind in ("number", "date", "text", "codes")
-                if not (np.isfinite(numbers).all() and column.scale >= 0 and is_kind):
+                if not column._is_whole:
                     raise ValueError(f"column {column.name!r} is none that a fit makes")
-            return cls(columns, [str(name) for name in content["table_columns"]], content["notes"])
+            made = cls(columns, content["table_columns"], content["notes"])
+            if {*map(type, [*made.table_columns, *made.notes])} != {str}:
+                raise ValueError("its table_columns or notes are no text")
+            names = [column.name for column in columns]
+            if not names or any(len(set(one)) < len(one) for one in (names, made.table_columns)):
+                raise ValueError("it has no column, or two of one name")
+            if not set(names) <= set(made.table_columns):
+                raise ValueError("its columns are not among its table_columns")
+            return made
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the preprocessing is damaged: {error}; fit again.") from error
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,10 @@ from sklearn.utils.validation import check_array
 
 import patrac_native as pn
 from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
+from patrac_native.fit.choice import may_choose
+from patrac_native.fit.noise import are_counts, is_better_as_counts
 from patrac_native.fit.preprocessor import refuse_dates
-from patrac_native.fit.rows import FloatArray, TargetScaling
+from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
 
@@ -33,9 +36,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
         inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "censored" is
         "gaussian" of targets y (n, 2) of which lower and upper bounds are known. By default "heteroscedastic" if a
-        short run of it is convincing on validation rows, else the better of it and "gaussian"; the latter where the
-        architecture, `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, where the
-        target takes few values, and where the budget is too short for networks of both kinds.
+        short run of it is convincing on validation rows, else the better of it and "gaussian", of which networks alone
+        tell where `minutes` do not pay for such runs; "negative-binomial" where all targets are whole, none is negative
+        and a network of counts predicts left-out rows better. It is "gaussian" where the architecture, `thin`, another
+        device than the CPU or a kernel is given, with fewer than 100 rows, and where the target takes few values.
     noise_variance : float, optional
         Of "gaussian" and "censored": the variance in the units of y squared, > 0; by default it is sampled.
     df : float, optional
@@ -182,6 +186,24 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if self._numbers_per_target > 1:  # before their scale is computed from them
             return np.asarray(likelihood.check_targets(targets, len(targets), self.n_outputs_))
         return targets
+
+    def _kind_of_noise(
+        self,
+        rows: Rows,
+        held_out: tuple[Any, ...] | None,
+        likelihoods: Sequence[Likelihood],
+        settings: Settings,
+        say: Callable[[str], None],
+    ) -> tuple[Sequence[Likelihood], Settings, float]:
+        """Take a likelihood of counts, if there is a choice, where networks predict whole numbers better by it."""
+        seen = [rows.y] if held_out is None else [rows.y, _numbers(held_out[1], 1)[0]]
+        is_open = len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1
+        if not (is_open and all(map(are_counts, seen))):
+            return likelihoods, settings, 0.0
+        counts = replace(settings, likelihood="negative-binomial")
+        of_counts = counts.likelihoods(dispersion=1.0)
+        is_better, spent = is_better_as_counts(rows, of_counts[0], likelihoods, settings, say)
+        return (of_counts, counts, spent) if is_better else (likelihoods, settings, spent)
 
     def _scaled_targets(
         self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
@@ -357,6 +379,15 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         total, epistemic = (self._in_scale(np.concatenate(values), 2) for values in zip(*parts, strict=True))
         return Uncertainty(total, total - epistemic, epistemic)
 
+    def _check_parts(self, net: pn.Network) -> None:
+        """Raise ValueError, or AttributeError, unless the targets' attributes are those of a network and its draws."""
+        likelihood, scaling = self.draws_.likelihood, self.target_scaling_
+        targets = likelihood.n_targets(net.layer_sizes[-1])
+        numbers = (self.n_outputs_, self._numbers_per_target, len(scaling.scale))
+        is_flat = not self._y_has_columns and targets > 1
+        if numbers != (targets, likelihood.numbers_per_target, targets) or is_flat:
+            raise ValueError("its targets are not those of its network")
+
     def _in_units(self, values: FloatArray) -> FloatArray:
         """Convert targets of the network (n, t) to the units of y: (n,), or (n, t) if y had columns."""
         found = np.asarray(values * self.target_scaling_.scale + self.target_scaling_.mean)
@@ -376,7 +407,12 @@ def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
     refuse_dates(y, "y", "give numbers, such as days since the first")
     # Bounds of a target may be infinite; the likelihood checks them.
     options = {"allow_nd": each > 1, "ensure_all_finite": each == 1, "input_name": "y"}
-    found = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, **options))
+    try:
+        found = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, **options))
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(f"y must hold numbers: {error}; make numbers of text, such as days of dates.") from None
     axes = 1 if each == 1 else 2
     if found.ndim not in (axes, axes + 1) or (each > 1 and found.shape[-1] != each):
         several = f", {each}), or (n, t, {each})" if each > 1 else "), or (n, t)"

@@ -8,22 +8,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 import patrac_native as pn
 from patrac_native.fit.budget import CORES
-from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
+from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
 _BATCH_ROWS = 512
-# Pilot runs and the estimate of a dispersion leave out this share of the rows, if these are at least so many.
+# Pilot runs and trials of kinds of noise leave out this share of the rows, if these are at least so many.
 PILOT_FRACTION, MIN_ROWS = 0.2, 20
-# Bounds of an estimated dispersion: at the lower one, a mean count of a hundred has a variance that exceeds the Poisson
-# distribution's by a hundredth.
-_DISPERSIONS = (1e-4, 1e3)
 # Nominal seconds of an update of a network in training: the part that does not depend on its size, and the part for
 # each parameter and row of the batch. Fitted to the processor time of the trainings of yacht and concrete, halved
 # because the chains took twice their nominal time on the same machine.
@@ -161,54 +155,3 @@ def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tu
     except ValueError:  # too few rows of each class to leave any out
         return None
     return None if len(held) < MIN_ROWS else (training.take(held), training.take(kept))
-
-
-def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float, str]:
-    """Estimate the dispersion of counts, whose variance is mean + dispersion mean^2, on a fifth of the training rows.
-
-    It is the most likely one given the means of a network that is trained on the other rows under the Poisson
-    likelihood. Part of it is the error of that one network, which makes the estimate careful.
-
-    Returns
-    -------
-    dispersion : float
-    seconds : float
-        Nominal seconds of the training.
-    text : str
-        The estimate in words.
-    """
-    n = len(data.training.X)
-    parts = left_out(data, settings) if PILOT_FRACTION * n >= MIN_ROWS else None
-    if parts is None:
-        raise ValueError(
-            f"{n} training rows are too few to estimate the dispersion on a fifth of them; give dispersion, or more "
-            "rows."
-        )
-    held, kept = parts
-    likelihood = pn.Poisson()
-    nets = train_networks(data.layer_sizes(settings.hidden_layer_sizes, 1), kept, likelihood, settings)
-    f = likelihood.with_offset(nets[0].predict(held.X), held.offset)
-    weights = np.ones(len(f)) if held.sample_weight is None else held.sample_weight
-    value = most_likely_dispersion(f, np.asarray(held.y, dtype=np.float64).reshape(f.shape), weights)
-    little = "" if value > _DISPERSIONS[0] else ": counts vary as Poisson's or less"
-    text = (
-        f"dispersion {value:.3g}, the most likely one on {len(f)} training rows around a network of the others{little}"
-    )
-    return value, nominal_seconds(nets, n), text
-
-
-def most_likely_dispersion(f: FloatArray, y: npt.NDArray[Any], weights: FloatArray) -> float:
-    """Return the most likely dispersion, from 1e-4 to 1000, of counts y (n, m) with log means f and row weights."""
-    from scipy.optimize import minimize_scalar
-
-    def loss(log_dispersion: float) -> float:
-        return -float((weights * pn.NegativeBinomial(math.exp(log_dispersion)).log_likelihood_rows(f, y)).sum())
-
-    low, high = (math.log(bound) for bound in _DISPERSIONS)
-    # The loss is flat near the lower bound, where a search would stop anywhere: a grid comes first.
-    grid = np.linspace(low, high, 33)
-    best = int(np.argmin([loss(point) for point in grid]))
-    if best == 0:
-        return _DISPERSIONS[0]
-    around = (grid[best - 1], grid[min(best + 1, len(grid) - 1)])
-    return math.exp(minimize_scalar(loss, bounds=around, method="bounded").x)

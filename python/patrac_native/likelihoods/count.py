@@ -12,11 +12,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.averages import mean_over_draws
 from patrac_native.likelihoods.base import Likelihood, Targets
 from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.likelihoods.numbers import matrix_targets, refuse_targets
 from patrac_native.validation.checks import FloatArray, check_probability
 
+# Tables of distribution functions have fewer counts than this, of draws whose means are below the second number, from
+# zero to the largest mean and so many standard deviations.
+_TABLE_COUNTS, _TABLE_MEAN, _TABLE_SPREADS = 1_000, 500.0, 8.0
 # exp of this is zero, also if a few hundred are added.
 _LOG_OF_NOTHING = -1e4
 _LARGEST_LOG_RATE = 62 * math.log(2.0)
@@ -67,6 +71,10 @@ class CountLikelihood(Likelihood, abstract=True):
     @abstractmethod
     def cdf(self, f: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
         """Return the probability of at most y, which broadcasts to f (..., m); 0 for y < 0."""
+
+    @abstractmethod
+    def next_share(self, f: FloatArray, count: int) -> FloatArray:
+        """Return P(count + 1) / P(count) for f (..., m), of the shape of f."""
 
     @abstractmethod
     def variance(self, f: npt.ArrayLike) -> FloatArray:
@@ -139,7 +147,52 @@ class CountMixture(TargetMixture):
 
     def _upto(self, counts: FloatArray) -> FloatArray:
         """Return what `cdf` does for counts (n,) that need not be finite, as where the mean of a draw overflows."""
-        return self._average(self.likelihood.cdf(self.predictor[..., None], counts[..., None])[..., 0])
+        sizes, table = self._cumulative
+        counts = np.broadcast_to(counts, sizes.shape)
+        found, is_small = np.zeros(len(sizes)), counts < sizes
+        in_table = is_small & (counts >= 0)
+        found[in_table] = table[in_table, np.floor(counts[in_table]).astype(np.intp)]
+        if not is_small.all():
+            large = np.flatnonzero(~is_small)
+            f, weights = self._at(large)
+            found[large] = mean_over_draws(self.likelihood.cdf(f[..., None], counts[large, None])[..., 0], weights)
+        return found
+
+    def _at(self, inputs: npt.NDArray[np.intp]) -> tuple[FloatArray, FloatArray | None]:
+        """Return predictors and weights at some inputs, in the layout on which the order of additions depends."""
+        weights = self.weights
+        if weights is not None and weights.ndim == 2:
+            weights = np.ascontiguousarray(weights[:, inputs])
+        return np.ascontiguousarray(self.predictor[:, inputs]), weights
+
+    @cached_property
+    def _cumulative(self) -> tuple[npt.NDArray[np.intp], FloatArray]:
+        """The number of counts 0, 1, ... in the table of each input (n,), and P(Y <= count) of these, (n, counts).
+
+        Every quantile, interval and score reads it; special functions take a hundred times as long. An input has a
+        table if its counts are small and the probability of none does not underflow; whether it has one depends on no
+        other input.
+        """
+        most = self.means.max(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = np.sqrt(self.likelihood.variance(self.predictor[..., None])[..., 0].max(axis=0))
+            wanted = most + _TABLE_SPREADS * spread + _TABLE_SPREADS
+        sizes = np.where((wanted < _TABLE_COUNTS) & (most < _TABLE_MEAN), np.ceil(wanted), 0).astype(np.intp)
+        table = np.zeros((len(sizes), sizes.max(initial=0)))
+        # Inputs with the longest tables first: the others leave as the counts go on.
+        order = np.argsort(-sizes, kind="stable")
+        f, weights = self._at(order)
+        share = np.exp(self.likelihood.log_likelihood_rows(f[..., None], np.zeros((f.shape[1], 1))))
+        upto = np.zeros_like(share)
+        for count in range(table.shape[1]):
+            open_ones = int((sizes > count).sum())
+            if open_ones < share.shape[1]:
+                f, share, upto = (np.ascontiguousarray(part[:, :open_ones]) for part in (f, share, upto))
+                weights = weights if weights is None or weights.ndim == 1 else weights[:, :open_ones]
+            upto += share
+            table[order[:open_ones], count] = mean_over_draws(upto, weights)
+            share = share * self.likelihood.next_share(f[..., None], count)[..., 0]
+        return sizes, table
 
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), the ends of the step of the distribution function at counts y (n,)."""

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics.averages import mean_over_draws
+from patrac_native.diagnostics.averages import log_mean_over_draws, mean_over_draws
 from patrac_native.validation.checks import FloatArray, as_real_array, check_probability
 
 
@@ -100,12 +100,7 @@ class TargetMixture(ABC):
 
     def log_density(self, y: npt.ArrayLike) -> FloatArray:
         """Return the log density, or log probability, of y, shape (n,)."""
-        from scipy.special import logsumexp
-
-        terms = self.log_density_by_draw(y)
-        shares = np.full(len(terms), 1.0 / len(terms)) if self.weights is None else self.weights
-        density: FloatArray = logsumexp(terms, axis=0, b=shares[:, None] if shares.ndim == 1 else shares)
-        return density
+        return log_mean_over_draws(self.log_density_by_draw(y), self.weights)
 
     def interval(self, coverage: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the central interval of y with a probability of `coverage`, each of shape (n,)."""

@@ -170,6 +170,12 @@ class NegativeBinomial(CountLikelihood):
         below: FloatArray = np.where(k < 0, 0.0, betainc(r, np.maximum(k, 0) + 1.0, expit(-z)))
         return below
 
+    def next_share(self, f: FloatArray, count: int) -> FloatArray:
+        """Return (count + r) / (count + 1) mu / (mu + r)."""
+        z, r = self._log_odds(f)
+        share: FloatArray = (count + r) / (count + 1) / (1.0 + np.exp(-z))
+        return share
+
     def variance(self, f: npt.ArrayLike) -> FloatArray:
         """Return mu + dispersion mu^2, the variance of the counts, of the shape of f (..., m)."""
         mu = np.exp(np.asarray(f, dtype=np.float64))

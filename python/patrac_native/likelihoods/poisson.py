@@ -88,6 +88,11 @@ class Poisson(CountLikelihood):
         below: FloatArray = np.where(k < 0, 0.0, pdtr(np.maximum(k, 0), rate))
         return below
 
+    def next_share(self, f: FloatArray, count: int) -> FloatArray:
+        """Return exp(f) / (count + 1)."""
+        share: FloatArray = np.exp(f) / (count + 1)
+        return share
+
     def variance(self, f: npt.ArrayLike) -> FloatArray:
         """Return exp(f), the variance of the counts."""
         return np.exp(np.asarray(f, dtype=np.float64))

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.files.archive import check_entries, check_numbers, load_arrays, rebuilding, save_arrays
+from patrac_native.files.archive import (
+    check_arrays,
+    check_entries,
+    check_numbers,
+    check_written_again,
+    load_arrays,
+    rebuilding,
+    save_arrays,
+)
 from patrac_native.network.activations import ACTIVATIONS, check_activation
 from patrac_native.network.torch_exchange import build_module, read_module
 from patrac_native.validation.checks import FloatArray, as_real_array, check_inputs
@@ -83,6 +91,8 @@ class TrainingHistory:
             check_numbers(mse, "the validation_mse of its network")
         if content["stopped"] not in get_args(StopReason) or not 0 <= content["best_epoch"] < len(content["loss"]):
             raise ValueError("the history of its network has no epoch that was best, or ended for an unknown reason")
+        if content["seconds"] < 0 or not all(one >= 0 for one in mse or []):
+            raise ValueError("the history of its network has negative seconds or squares")
         arrays = {
             "loss": np.asarray(content["loss"], dtype=np.float64),
             "validation_mse": None if mse is None else np.asarray(mse, dtype=np.float64),
@@ -312,13 +322,18 @@ class Network:
         known: dict[str, Any] = {"layers": int, "activation": str, "history": (dict, NoneType), "input_names": list}
         check_entries(header, known, "the header of its network", optional=["input_names"])
         history = None if header["history"] is None else TrainingHistory.from_dict(header["history"])
-        return cls(
+        made = cls(
             [arrays[f"weights_{layer}"] for layer in range(header["layers"])],
             [arrays[f"biases_{layer}"] for layer in range(header["layers"])],
             header["activation"],
             history=history,
             input_names=header.get("input_names"),
         )
+        mse = None if history is None else history.validation_mse
+        if mse is not None and not 1 <= len(mse) <= made.layer_sizes[-1]:
+            raise ValueError(f"its history has {len(mse)} numbers in validation_mse, not one for each target")
+        check_written_again(header, made.to_arrays()[0])
+        return made
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the network and its training history to one .npz file (no pickle).
@@ -358,9 +373,11 @@ class Network:
         ValueError
             If the file is damaged, was not written by `save`, or has another version of the format.
         """
-        content = load_arrays(path, "a network")
+        header, arrays = load_arrays(path, "a network")
         with rebuilding(path):
-            return cls.from_arrays(*content)
+            made = cls.from_arrays(header, arrays)
+            check_arrays(arrays, made.to_arrays()[1])
+        return made
 
     def __repr__(self) -> str:
         return (

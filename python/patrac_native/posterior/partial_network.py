@@ -13,7 +13,7 @@ from patrac_native.architectures import Architecture, architecture_from_dict
 from patrac_native.engine import _core
 from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel, ModelSpec, planned_model
-from patrac_native.files.archive import check_entries
+from patrac_native.files.archive import check_entries, check_written_again
 from patrac_native.likelihoods import Gaussian
 from patrac_native.network.network import Network, network_digest
 from patrac_native.network.ranking import rank_nodes
@@ -393,7 +393,7 @@ class PartialNetwork:
         known: dict[str, Any] = {"architecture": dict, "prior": dict, "dtype": str, "level": str, "input_names": list}
         check_entries(content, known, "the section `network` of its header", optional=["input_names"])
         level = content["level"] if content["level"] in _core.simd_levels() else None
-        return cls(
+        made = cls(
             net,
             architecture_from_dict(content["architecture"]),
             prior_from_dict(content["prior"]),
@@ -401,3 +401,5 @@ class PartialNetwork:
             level=level,
             input_names=content.get("input_names"),
         )
+        check_written_again(content, made.to_dict() | {"level": content["level"]})
+        return made

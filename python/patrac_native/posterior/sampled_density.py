@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -34,8 +35,10 @@ class FitQuality:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> FitQuality:
         """Rebuild from what `to_dict` returned; None, which JSON files hold in place of -inf, becomes -inf."""
-        numbers = {name: float("-inf") if value is None else float(value) for name, value in content.items()}
-        return cls(**numbers)
+        made = cls(**{name: -math.inf if value is None else float(value) for name, value in content.items()})
+        if not (0 < made.rows < math.inf and 0 < made.values < math.inf and made.network < math.inf):
+            raise ValueError(f"the quality of its fit is none of a posterior: {dict(content)}")
+        return made
 
 
 class SampledDensity(Protocol):

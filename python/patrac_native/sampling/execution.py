@@ -165,7 +165,7 @@ def _run_side_by_side(
         return _run(replace(runs[index], threads=threads), report_of(index))
 
     with ThreadPoolExecutor(workers) as pool:
-        # `stop_when` gives its notes to the collectors of the caller, whose context the threads get.
+        # `until` gives its notes to the collectors of the caller, whose context the threads get.
         futures = [pool.submit(copy_context().run, run_one, index) for index in range(len(runs))]
         try:
             for future in futures:
@@ -193,17 +193,17 @@ def run_stretch(
 
 def _run(run: PreparedRun, report: Report | None) -> dict[str, Any]:
     """Execute one run on the CPU."""
-    clock, stop_when = time.perf_counter(), run.settings.stop_when
+    clock, until = time.perf_counter(), run.settings.until
 
     def is_enough(result: dict[str, Any]) -> bool:
-        assert stop_when is not None
+        assert until is not None
         done = int(result["draws_done"].min())
         # A copy, because `build_draws` brings theta into the order of the parameters in place, once for the whole run.
         so_far = result | {"theta": result["theta"][:, :done].copy()}
         draws, _ = build_draws(run, run.choice, so_far, time.perf_counter() - clock)
-        return bool(stop_when(draws))
+        return bool(until(draws))
 
-    return _on_cpu(run, _joint_config([run]), report, None if stop_when is None else is_enough)
+    return _on_cpu(run, _joint_config([run]), report, None if until is None else is_enough)
 
 
 def _on_cpu(

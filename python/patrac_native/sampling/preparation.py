@@ -30,7 +30,7 @@ from patrac_native.validation.checks import FloatArray, cast_checked, check_fini
 from patrac_native.validation.memory import check_memory
 from patrac_native.validation.notes import Note
 
-# `stop_when` is called fewer times than this, and first with at least so many draws of each chain, as a summary needs.
+# `until` is called fewer times than this, and first with at least so many draws of each chain, as a summary needs.
 _CHECKS, _LEAST_CHECKED_DRAWS = 10, 4
 # Weight of the draw from the prior in the starting points of init="auto": 0 gives the trained values, 1 the prior.
 _DISPERSION = 0.5
@@ -88,8 +88,8 @@ class PreparedRun:
 
     @property
     def check_every(self) -> int:
-        """Number of draws after which `stop_when` is called again; 0 without it."""
-        if self.settings.stop_when is None:
+        """Number of draws after which `until` is called again; 0 without it."""
+        if self.settings.until is None:
             return 0
         return max(_LEAST_CHECKED_DRAWS, math.ceil(self.settings.draws / _CHECKS))
 
@@ -110,10 +110,10 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
             f"keep_on_device=True keeps theta as the chains have it, and {kernel} rotates it; use "
             'metric="prior", or leave keep_on_device out.'
         )
-    if settings.stop_when is not None and choice.device != "cpu":
+    if settings.until is not None and choice.device != "cpu":
         raise ValueError(
-            f'stop_when needs device="cpu": {choice.device} makes all draws in one launch. Give device="cpu", or leave '
-            "stop_when out."
+            f'until needs device="cpu": {choice.device} makes all draws in one launch. Give device="cpu", or leave '
+            "until out."
         )
     if choice.device == "cpu":
         _ = density.compiled.host  # once it is built, the quality of fit is evaluated on the host

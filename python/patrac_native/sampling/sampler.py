@@ -109,7 +109,7 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         Number of steps, at least 1, from one draw of sampled noise variances to the next; every number leaves the
         posterior invariant. The default "auto" follows from counts of operations: the smallest number with which the
         draws take at most 15% of the operations of the steps. `draws.settings` records it.
-    stop_when : callable, optional
+    until : callable, optional
         Function of the draws so far, a `Draws` or `TargetDraws` of all chains. It is called after every tenth of
         `draws`, rounded up, and at least 4, while the chains wait, and the run ends once it returns True; `draws` is
         then the maximum. A seed gives the same draws on every machine, because the function is called at fixed numbers
@@ -124,19 +124,19 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         of `Draws.to_datatree`, which xarray reads, and a checkpoint about every two seconds, from which `resume` goes
         on to the same bits after a kill. The memory of the run does not grow with its draws; of those that are returned
         the statistics are in memory, and theta is read at its first use. Of a posterior, on the CPU, without
-        `stop_when`.
+        `until`.
     store_data : bool
         Whether the store holds the data, so that `resume` needs no posterior; default True. Otherwise it holds a hash.
 
     Returns
     -------
     Draws or, of a Target, TargetDraws
-        theta has shape (chains, draws, K); fewer draws if `stop_when` ended the run or it was interrupted.
+        theta has shape (chains, draws, K); fewer draws if `until` ended the run or it was interrupted.
 
     Raises
     ------
     Exception
-        Whatever the function of a Target or `stop_when` raises; it ends the run.
+        Whatever the function of a Target or `until` raises; it ends the run.
     TypeError, ValueError
         If an argument is not as described or the posterior does not support it; the message names the argument.
     FileExistsError, OSError, ImportError
@@ -164,7 +164,7 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
     >>> def is_enough(draws):
     ...     f = draws.summary(X[::3]).function
     ...     return f.min_ess_bulk >= 400 and f.max_rhat <= 1.01
-    >>> draws = pn.sample(post, draws=2000, thin=30, stop_when=is_enough, seed=0)
+    >>> draws = pn.sample(post, draws=2000, thin=30, until=is_enough, seed=0)
     >>> draws.n_draws
     400
     """
@@ -284,7 +284,7 @@ def sample_many(posts: Sequence[Posterior], settings: ManyRunSettings) -> Genera
         At least one.
     kernel, draws, thin, scales_every, variance_every, warmup, threads, device, keep_on_device, progress
         As in `sample`.
-    stop_when : callable, optional
+    until : callable, optional
         As in `sample`, of the draws of each posterior; it may be called from several threads, one at a time.
     chains : int
         Number of chains for each posterior, at least 1; default 1.

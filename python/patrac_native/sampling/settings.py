@@ -39,16 +39,14 @@ class RunSettings:
     device: str = "auto"
     keep_on_device: bool = False
     variance_every: int | str = "auto"
-    stop_when: Callable[[Any], bool] | None = None
+    until: Callable[[Any], bool] | None = None
     progress: bool | None = None
 
     def __post_init__(self) -> None:
         check_kernel_argument(self.kernel)
         self._check_warmup()
-        if not (self.stop_when is None or callable(self.stop_when)):
-            raise TypeError(
-                f"stop_when must be None or a function of the draws so far; got {type(self.stop_when).__name__}."
-            )
+        if not (self.until is None or callable(self.until)):
+            raise TypeError(f"until must be None or a function of the draws so far; got {type(self.until).__name__}.")
         for name in ("chains", "draws", "thin", "scales_every"):
             object.__setattr__(self, name, check_count(getattr(self, name), name))
         if isinstance(self.variance_every, str):

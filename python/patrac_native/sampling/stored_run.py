@@ -52,10 +52,8 @@ Arrays = dict[str, npt.NDArray[Any]]
 def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: bool) -> tuple[RunFolder, int]:
     """Make the folder of a run; return it with the number of draws in a chunk."""
     post, folder = check_storable(run), RunFolder(path)
-    if run.settings.stop_when is not None:
-        raise ValueError(
-            "store keeps a run of a given number of draws, and stop_when may end it; leave one of them out."
-        )
+    if run.settings.until is not None:
+        raise ValueError("store keeps a run of a given number of draws, and until may end it; leave one of them out.")
     header, arrays = _given_to(post)
     given = run.settings
     settings = {

@@ -1,12 +1,11 @@
-"""The problems of the studies: the paper's sine, which is simulated, abalone and UCI sets, which are read."""
+"""The problems of the studies: the paper's sine, which is simulated, and abalone, which is read."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,18 +28,6 @@ ABALONE_EPOCHS = 300
 _HIDDEN = (50, 50)
 # Abalone's Sex: female, infant, male.
 _SEXES = ("F", "I", "M")
-# The UCI regression sets with their standard splits (Hernandez-Lobato & Adams 2015, Probabilistic backpropagation), by
-# their names in tables and their folders, smallest first.
-SETS = {
-    "yacht": "yacht",
-    "boston": "bostonHousing",
-    "energy": "energy",
-    "concrete": "concrete",
-    "wine": "wine-quality-red",
-    "kin8nm": "kin8nm",
-    "power": "power-plant",
-    "naval": "naval-propulsion-plant",
-}
 
 
 @dataclass(frozen=True)
@@ -67,17 +54,6 @@ class Problem:
     def scored_truth(self) -> FloatArray:
         """What predictions are compared with at the test rows: the true f or, if that is not known, y."""
         return self.y_test if self.truth_test is None else self.truth_test
-
-
-class Split(NamedTuple):
-    """Training and test rows of one split, X (n, d) and y (n,); mean and scale of the target if it is standardised."""
-
-    X: FloatArray
-    y: FloatArray
-    X_test: FloatArray
-    y_test: FloatArray
-    mean: float = 0.0
-    scale: float = 1.0
 
 
 def sine_mean(x: FloatArray) -> FloatArray:
@@ -144,45 +120,6 @@ def abalone_problem(path: str | os.PathLike[str], seed: int, sex: str = "onehot"
         variance=ABALONE_VARIANCE,
         training={"l2": ABALONE_L2, "validation_fraction": 0, "max_epochs": ABALONE_EPOCHS},
     )
-
-
-def uci_problem(data: Path, name: str, seed: int) -> Problem:
-    """Read a UCI set and split its rows at random, 90% for training; inputs and target are standardised by those."""
-    whole = load_split(data, name, 0)
-    X, y = np.concatenate([whole.X, whole.X_test]), np.concatenate([whole.y, whole.y_test])
-    train, test = np.split(np.random.default_rng(seed).permutation(len(y)), [len(whole.y)])
-    rows = standardised(Split(X[train], y[train], X[test], y[test]))
-    return Problem(
-        name=name,
-        layer_sizes=(rows.X.shape[1], *_HIDDEN, 1),
-        X=rows.X,
-        y=rows.y,
-        X_test=rows.X_test,
-        y_test=rows.y_test,
-        grid=rows.X_test[:_GRID_POINTS],
-        variance=None,
-    )
-
-
-def load_split(data: Path, name: str, split: int) -> Split:
-    """Read one split of a set from the folder that holds the sets; raise FileNotFoundError if it is not there."""
-    folder = data / SETS[name]
-    if not folder.is_dir():
-        raise FileNotFoundError(f"--data: there is no folder {folder}; give the folder that holds {SETS[name]}/.")
-    rows = np.loadtxt(folder / "data.txt")
-    features = np.loadtxt(folder / "index_features.txt", dtype=int, ndmin=1)
-    target = int(np.loadtxt(folder / "index_target.txt"))
-    train, test = (np.loadtxt(folder / f"index_{part}_{split}.txt", dtype=int) for part in ("train", "test"))
-    return Split(rows[train][:, features], rows[train, target], rows[test][:, features], rows[test, target])
-
-
-def standardised(split: Split) -> Split:
-    """Standardise inputs and target of a split by its training rows; constant columns are left out."""
-    kept = np.ptp(split.X, axis=0) > 0
-    center, spread = column_moments(split.X[:, kept])
-    mean, scale = float(split.y.mean()), float(split.y.std())
-    X, X_test = ((part[:, kept] - center) / spread for part in (split.X, split.X_test))
-    return Split(X, (split.y - mean) / scale, X_test, (split.y_test - mean) / scale, mean, scale)
 
 
 def column_moments(X: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:

@@ -93,6 +93,9 @@ class Evidence:
     calibration: Calibration | None = None
     likelihood: Likelihood | None = None
     log_likelihood_sd: float = math.nan  # along a chain
+    # Of halves of chains, those of one start or network as a superchain; NaN if undefined.
+    rhat_nested: float = math.nan
+    rhat_within: float = math.nan
     rerun: RerunError | None = None  # None for a density without targets
     fixes_parameters: bool = False  # of the trained network, which leaving rows out of the posterior does not change
 

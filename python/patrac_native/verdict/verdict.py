@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.files.archive import check_entries
 from patrac_native.likelihoods import LIKELIHOODS_BY_LABEL, NoiseChange
 from patrac_native.plots.table import html_list
 from patrac_native.verdict.calibration import (
@@ -22,7 +24,7 @@ from patrac_native.verdict.calibration import (
     Calibration,
 )
 from patrac_native.verdict.evidence import Evidence, StepRecord
-from patrac_native.verdict.rerun_error import RerunError
+from patrac_native.verdict.rerun_error import FEW_REPLICATES, UNITS, RerunError
 
 # The grades from best to worst; the grade of a part of the verdict is that of its worst finding.
 GOOD, LOOK, DO_NOT_USE = GRADES = ("good", "look", "do not use")
@@ -153,6 +155,13 @@ class Judgement:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Judgement:
         """Rebuild from what `to_dict` returned."""
+        known: dict[str, Any] = {"grade": str, "subject": str, "findings": list, "facts": str}
+        check_entries(content, known, "a part of its verdict", optional=["grade"])
+        known = {"kind": str, "grade": str, "what": str, "remedy": str, "longer": (int, NoneType)}
+        for one in content["findings"]:
+            check_entries(one, known, "a finding of its verdict", optional=["longer"])
+            if one["grade"] not in GRADES:
+                raise ValueError(f"a finding of its verdict has the grade {one['grade']!r:.60}")
         return cls(content["subject"], tuple(Finding(**one) for one in content["findings"]), content["facts"])
 
 
@@ -437,6 +446,20 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
         remedy = f"{first}{_longer_run(e, longer, warmup=True)}{kernel}."
         grade = DO_NOT_USE
         further: int | None = longer
+        smaller = "a smaller Bayesian part, whose chains meet."
+        # Nested R-hat tells starts that lead to regions of their own from chains that are still on their way.
+        if e.rhat_nested > RHAT_USABLE >= e.rhat_within:
+            what += (
+                f" Halves of the chains of one start agree (R-hat up to {_number(e.rhat_within, 3)}), but starts do "
+                f"not (nested R-hat {_number(e.rhat_nested, 3)}): longer chains would hardly meet."
+            )
+            if not causes:
+                more = "more chains, each from a start of its own, until a rerun repeats the bands"
+                remedy, further = f"{more}; or {smaller}", None
+        elif e.rhat_within > RHAT_USABLE and e.n_chains > 1:
+            within = _number(e.rhat_within, 3)
+            what += f" Halves of the chains of one start differ (R-hat up to {within}): the chains are too short."
+            smaller = f"longer chains, or {smaller}"
         if _bands_repeat(e):
             assert e.rerun is not None
             grade, further = LOOK, None
@@ -444,7 +467,12 @@ def _of_convergence(e: Evidence, causes: Sequence[Finding]) -> Iterator[Finding]
                 f" They have not met, and bands are those of an ensemble of {e.rerun.replicates} members: no "
                 "posterior, though a rerun would give much the same bands."
             )
-            remedy = "nothing, if predictions are all that is wanted; else a smaller Bayesian part, whose chains meet."
+            remedy = f"nothing, if predictions are all that is wanted; else {smaller}"
+        elif e.rerun is not None and e.rerun.is_rough and e.rerun.replicates > 1 and not e.rerun.is_blind:
+            few = UNITS[e.rerun.unit][0].format(e.rerun.replicates)
+            what += (
+                f" {few} are too few to know whether a rerun would give the same bands; {FEW_REPLICATES} are enough."
+            )
         yield Finding("disagreement", grade, what, remedy, further)
     elif math.isnan(e.min_ess_bulk) or (math.isnan(e.max_rhat) and not exact):
         # The causes include chains that never moved.

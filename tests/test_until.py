@@ -1,4 +1,4 @@
-"""Runs that end early: `stop_when` of `sample` and `sample_many`."""
+"""Runs that end early: `until` of `sample` and `sample_many`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import patrac_native as pn
 import problems
 
-DRAWS = 60  # so `stop_when` is called after 6 draws, 12 and so on
+DRAWS = 60  # so `until` is called after 6 draws, 12 and so on
 
 
 def network_posterior(architecture: Any, likelihood: pn.Likelihood, prior: Any = None, seed: int = 0) -> pn.Posterior:
-    rng = problems.rng_of("stop_when", seed)
+    rng = problems.rng_of("until", seed)
     net = problems.random_network(rng, (2, 6, 5, 1))
     X = rng.normal(size=(23, 2))
     y = net.predict(X) + 0.3 * rng.normal(size=(23, 1))
@@ -63,7 +63,7 @@ def test_an_ended_run_has_the_first_draws_of_the_whole_run(name: str, threads: i
         return bool(draws.n_draws >= 17)
 
     post = make()
-    whole, ended = pn.sample(post, **settings), pn.sample(post, **settings, stop_when=is_enough)
+    whole, ended = pn.sample(post, **settings), pn.sample(post, **settings, until=is_enough)
     assert [draws.n_draws for draws in seen] == [6, 12, 18]
     for draws in (*seen, ended):
         first = whole[:, : draws.n_draws]
@@ -81,7 +81,7 @@ def test_a_run_that_is_never_enough_has_all_draws() -> None:
         return False
 
     whole = pn.sample(post, draws=35, warmup=200, seed=5)
-    np.testing.assert_array_equal(pn.sample(post, draws=35, warmup=200, seed=5, stop_when=is_enough).theta, whole.theta)
+    np.testing.assert_array_equal(pn.sample(post, draws=35, warmup=200, seed=5, until=is_enough).theta, whole.theta)
     assert seen == [4, 8, 12, 16, 20, 24, 28, 32]  # four draws are the fewest that a summary accepts
 
 
@@ -91,37 +91,35 @@ def test_each_of_several_posteriors_ends_by_its_own_draws() -> None:
     def is_enough(draws: pn.Draws) -> bool:
         return draws.n_draws >= 20 and draws.settings["seed"] == 8
 
-    ended = pn.sample_many(posts, draws=DRAWS, warmup=200, seed=7, threads=2, stop_when=is_enough)
+    ended = pn.sample_many(posts, draws=DRAWS, warmup=200, seed=7, threads=2, until=is_enough)
     whole = pn.sample_many(posts, draws=DRAWS, warmup=200, seed=7)
     assert [draws.n_draws for draws in ended] == [DRAWS, 24, DRAWS]
     for part, draws in zip(ended, whole, strict=True):
         np.testing.assert_array_equal(part.theta, draws.theta[:, : part.n_draws])
 
 
-def test_what_stop_when_raises_ends_the_run() -> None:
+def test_what_until_raises_ends_the_run() -> None:
     def fails(draws: pn.Draws) -> bool:
         raise LookupError(f"no summary of {draws.n_draws} draws")
 
     with pytest.raises(LookupError, match="no summary of 6 draws"):
-        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=DRAWS, warmup=200, stop_when=fails)
+        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=DRAWS, warmup=200, until=fails)
 
 
-def test_ctrl_c_in_stop_when_keeps_the_draws() -> None:
+def test_ctrl_c_in_until_keeps_the_draws() -> None:
     def interrupted(draws: pn.Draws) -> bool:
         if draws.n_draws >= 12:
             raise KeyboardInterrupt
         return False
 
     with pytest.warns(UserWarning, match=r"interrupted: 12 of 60 draws"):
-        draws = pn.sample(
-            network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=DRAWS, warmup=200, stop_when=interrupted
-        )
+        draws = pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), draws=DRAWS, warmup=200, until=interrupted)
     assert draws.n_draws == 12 and not draws.settings["completed"]
 
 
-def test_stop_when_is_a_function_of_draws() -> None:
-    with pytest.raises(TypeError, match="stop_when must be None or a function of the draws so far; got int"):
-        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), stop_when=400)  # type: ignore[arg-type]
+def test_until_is_a_function_of_draws() -> None:
+    with pytest.raises(TypeError, match="until must be None or a function of the draws so far; got int"):
+        pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), until=400)  # type: ignore[arg-type]
 
 
 def test_a_device_makes_all_draws() -> None:
@@ -130,5 +128,5 @@ def test_a_device_makes_all_draws() -> None:
         pn.sample(post, draws=4, device="emulated:4", **settings)
     except (RuntimeError, ValueError) as error:
         pytest.skip(f"no emulated device: {error}")
-    with pytest.raises(ValueError, match='stop_when needs device="cpu": emulated:4 makes all draws in one launch'):
-        pn.sample(post, device="emulated:4", stop_when=bool, **settings)
+    with pytest.raises(ValueError, match='until needs device="cpu": emulated:4 makes all draws in one launch'):
+        pn.sample(post, device="emulated:4", until=bool, **settings)

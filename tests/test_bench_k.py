@@ -1,23 +1,31 @@
-"""`patrac study k`: its problems, tables, figure and files."""
+"""bench/quality/k_study.py: its problems, tables, figure and files."""
 
 import csv
+import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import patrac_native as pn
-from patrac_native.cli.main import main
-from patrac_native.studies import k_study
 from patrac_native.studies.experiment import score_network
-from patrac_native.studies.problems import uci_problem
+
+FOLDER = Path(__file__).resolve().parents[1] / "bench" / "quality"
 
 # Chains and training this short deserve these warnings; the tests are about what is done with the results.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:train. the fit is poor"),
     pytest.mark.filterwarnings("ignore:the warm-up reached"),
 ]
+
+
+@pytest.fixture
+def k_study(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module, which is in no package."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("k_study")
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +48,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_rows_of_a_uci_problem_are_split_at_random_and_standardised(data: Path) -> None:
-    first, second = uci_problem(data, "yacht", 1), uci_problem(data, "yacht", 2)
+def test_rows_of_a_uci_problem_are_split_at_random_and_standardised(k_study: Any, data: Path) -> None:
+    first, second = (k_study.uci_problem(data, "yacht", seed) for seed in (1, 2))
     assert first.X.shape == (54, 2) and first.X_test.shape == (6, 2) and first.layer_sizes == (2, 50, 50, 1)
     # Means and deviations of 54 rounded values.
     np.testing.assert_allclose(first.X.mean(axis=0), 0, atol=1e-13)
@@ -50,8 +58,8 @@ def test_rows_of_a_uci_problem_are_split_at_random_and_standardised(data: Path) 
     assert not np.array_equal(first.X, second.X)
 
 
-def test_network_of_unknown_noise_is_scored_with_the_residuals_of_validation_rows(data: Path) -> None:
-    problem = uci_problem(data, "yacht", 1)
+def test_network_of_unknown_noise_is_scored_with_the_residuals_of_validation_rows(k_study: Any, data: Path) -> None:
+    problem = k_study.uci_problem(data, "yacht", 1)
     net = pn.train((2, 5, 5, 1), problem.X, problem.y, l2=1.0, max_epochs=20, seed=0, progress=False)
     assert net.history is not None and net.history.validation_mse is not None
     variance = float(np.mean(net.history.validation_mse))
@@ -64,15 +72,16 @@ def test_network_of_unknown_noise_is_scored_with_the_residuals_of_validation_row
 
 
 def test_study_has_a_row_for_every_k(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    k_study: Any, tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(k_study, "KS", (1, 2))
     out = tmp_path / "study"
-    words = ["study", "k", "--replicates", "2", "--steps", "200", "--draws", "50", "--max-epochs", "20"]
+    words = ["--replicates", "2", "--steps", "200", "--draws", "50", "--max-epochs", "20"]
     words += ["--out", str(out), "--sets", "sine", "yacht"]
-    assert main(words) == 2
-    assert "--sets yacht needs --data" in capsys.readouterr().err and not out.exists()
-    assert main([*words, "--data", str(data)]) == 0
+    with pytest.raises(ValueError, match="--sets yacht needs --data"):
+        k_study.main(words)
+    assert not out.exists()
+    k_study.main([*words, "--data", str(data)])
     printed = capsys.readouterr().out
     assert "sine: in 95% is the coverage of sin(x)" in printed and "coverage of y by its" in printed
     with open(out / "results.csv", newline="") as stream:

@@ -1,0 +1,121 @@
+"""The kind of noise that networks alone choose: counts or numbers, and noise of each row where runs would take long."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import patrac_native as pn
+from patrac_native.fit.noise import NoiseTrial, are_counts, best_noise, is_better_as_counts, try_noise
+from patrac_native.fit.rows import FitData, Rows, TargetScaling
+from patrac_native.fit.settings import NOISE_CHOICES, Settings
+
+SETTINGS = Settings(hidden_layer_sizes=(8,), max_iter=200, l2=0.3, n_jobs=1, minutes=0.02)
+N = 400
+
+
+def rows_of(kind: str) -> Rows:
+    """Return rows whose targets (n, 1) are whole: counts of a rate, over-dispersed ones, marks, or rounded numbers."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, 2))
+    rate = np.exp(0.7 + 0.8 * X[:, 0])
+    y = {
+        "counts": rng.poisson(rate),
+        "over-dispersed": rng.poisson(rate * rng.gamma(2.0, 0.5, N)),
+        "marks": np.clip(np.round(5.6 + X[:, 0] + 0.4 * rng.normal(size=N)), 1, 9),
+        "measured": np.round(5_000 + 300 * X[:, 0] + 20 * rng.normal(size=N)),
+        "noise of each row": np.round(9_000 + 300 * X[:, 0] + np.exp(4 + 1.2 * X[:, 1]) * rng.normal(size=N)),
+    }[kind]
+    return Rows(X, y[:, None].astype(float))
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_count"),
+    [("counts", True), ("over-dispersed", True), ("marks", False), ("measured", False), ("noise of each row", False)],
+)
+def test_whole_numbers_are_counts_where_networks_of_counts_predict_them_better(kind: str, is_count: bool) -> None:
+    lines: list[str] = []
+    with pn.Note.collect():
+        found, seconds = is_better_as_counts(
+            rows_of(kind), pn.NegativeBinomial(1.0), NOISE_CHOICES, SETTINGS, lines.append
+        )
+    assert found is is_count and seconds > 0
+    # Marks, whose standard deviation hardly spans whole numbers, are not compared with noise that may vanish at them.
+    assert ("heteroscedastic" in lines[1]) == (kind != "marks")
+    assert lines[1].startswith("  NLPD of 80 left-out rows by a network alone: gaussian ")
+
+
+def test_scores_are_log_densities_of_left_out_rows_in_the_units_of_y() -> None:
+    """Of one variance, their mean is 0.5 log(2 pi e variance)."""
+    rows = rows_of("measured")
+    scaling = TargetScaling.fit(rows.y, None, standardize=True)
+    data = FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling)
+    with pn.Note.collect():
+        trial = try_noise(NOISE_CHOICES[1].for_scaled_targets(scaling.scale), data, SETTINGS)
+        counts = try_noise(pn.NegativeBinomial(1.0), FitData(rows_of("counts"), None, 1, scaling.identity()), SETTINGS)
+    assert trial is not None and counts is not None
+    # The variance is that of these rows, but for its prior.
+    variance = trial.likelihood.variance_vector(1)[0] * scaling.scale[0] ** 2
+    assert len(trial.nlpd) == N // 5
+    assert trial.nlpd.mean() == pytest.approx(0.5 * np.log(2 * np.pi * np.e * variance), abs=0.05)
+    # Log probabilities of some counts are compared with numbers of scipy elsewhere; here that they are of this network.
+    assert 0 < counts.nlpd.mean() < 0.5 * np.log(2 * np.pi * np.e * rows_of("counts").y.var())
+    assert counts.likelihood.dispersion < 0.2
+    few = FitData(rows_of("counts").spread(90), None, 1, scaling.identity())
+    assert try_noise(pn.NegativeBinomial(1.0), few, SETTINGS) is None
+
+
+def test_the_first_kind_is_taken_unless_another_is_better_by_more_than_a_standard_error() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=100)
+
+    def trial(gain: float) -> NoiseTrial:
+        return NoiseTrial(pn.Poisson(), base - gain - 0.5 * rng.normal(size=100), None, 1.0)
+
+    first, hardly, better, best = NoiseTrial(pn.Poisson(), base, None, 1.0), trial(0.02), trial(0.5), trial(1.0)
+    assert best_noise([first, hardly], print) is first
+    assert best_noise([first, better, hardly], print) is better
+    assert best_noise([first, best, better], print) is best
+
+
+def test_are_counts() -> None:
+    assert are_counts(np.array([[0.0], [3.0]])) and are_counts(np.array([[1e300]]))
+    assert not are_counts(np.array([[0.5]])) and not are_counts(np.array([[-1.0]]))
+
+
+@pytest.fixture(scope="module")
+def of_counts() -> pn.PatracRegressor:
+    rows = rows_of("over-dispersed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pn.PatracRegressor((8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0).fit(rows.X, rows.y[:, 0])
+
+
+def test_an_estimator_of_whole_numbers_predicts_counts(of_counts: pn.PatracRegressor) -> None:
+    """As with likelihood="negative-binomial", whose parameters it does not take for its own."""
+    rows = rows_of("over-dispersed")
+    assert of_counts.draws_.likelihood.label == "negative-binomial" and of_counts.likelihood is None
+    lower, upper = of_counts.predict_interval(rows.X, 0.9)
+    assert (lower == np.floor(lower)).all() and (lower >= 0).all() and (lower <= upper).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        asked = pn.PatracRegressor(
+            (8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0, likelihood="negative-binomial"
+        ).fit(rows.X, rows.y[:, 0])
+    assert asked.draws_.likelihood == of_counts.draws_.likelihood
+    assert any("whether they are counts" in line for line in of_counts.report_.lines)
+
+
+@pytest.mark.parametrize("given", [{"thin": 5}, {"architecture": "out"}, {"likelihood": "gaussian"}, {"held": 0.5}])
+def test_numbers_stay_numbers_where_there_is_no_choice(given: dict[str, Any]) -> None:
+    """Where a setting takes the choice, or held-out targets are no counts."""
+    rows, settings = rows_of("counts"), {k: v for k, v in given.items() if k != "held"}
+    estimator = pn.PatracRegressor((8,), max_iter=50, minutes=0.01, draws=30, n_jobs=1, random_state=0, **settings)
+    held_out = (rows.X[:30], rows.y[:30, 0] + given.get("held", 0.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(rows.X[30:], rows.y[30:, 0], held_out=held_out)
+    assert estimator.draws_.likelihood.targets == "real"
