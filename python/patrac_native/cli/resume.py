@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         if fit.file_hash(given.data) != command["table"]:
             raise ValueError(f"{given.data} is no longer the table of the fit in {store}; put that file back.")
         # Without --draws, a lengthening that was killed is completed.
-        draws = args.draws if args.draws is not None or not pieces.has_begun else pieces.draws()
+        draws = args.draws if args.draws is not None or not pieces.has_begun else pieces.header()["draws"]
         if draws is not None:
             given.draws, given.warm_start = draws, True
         given.overwrite = given.overwrite or args.overwrite or command["is_written"]

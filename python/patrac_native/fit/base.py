@@ -358,6 +358,10 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         inputs = self.preprocessor_.transform(rows)
         given = Rows(inputs, targets, weights, offset)
         about_noise: list[str] = []
+        if self.store is not None and not isinstance(self.random_state, numbers.Integral):
+            begun = Pieces(os.fspath(self.store))
+            if begun.has_begun:  # by the seed of the folder
+                settings = replace(settings, random_state=begun.header()["seed"])
         likelihoods, settings, spent = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
         targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
         for line in (about_y, *about_noise):

@@ -190,16 +190,15 @@ class Pieces:
 
     # -- for those who look ----------------------------------------------------------------------------------------
 
+    def header(self) -> dict[str, Any]:
+        """Return identity, seed and draws of the fit in the folder; FileNotFoundError without one."""
+        return self._read()[0]
+
     def grid(self) -> FloatArray:
         """Return inputs of the networks, at which the chains may be looked at; FileNotFoundError without a fit."""
-        return np.asarray(self._header()[1]["grid"])
+        return np.asarray(self._read()[1]["grid"])
 
-    def draws(self) -> int | None:
-        """Return `draws` of the fit, lengthened or not; FileNotFoundError without a fit."""
-        found: int | None = self._header()[0]["draws"]
-        return found
-
-    def _header(self) -> Any:
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the folder says of the fit."""
         assert self.folder is not None
         return load_arrays(os.path.join(self.folder, _HEADER), _KIND)
