@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
+import shlex
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import combinations
 from typing import Any
@@ -17,13 +21,16 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 import patrac_native as pn
 from patrac_native.cli.options import add_parameters, parameters_of
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
-from patrac_native.files import commit, say, staging
+from patrac_native.files import commit, replacing, say, staging
 from patrac_native.fit.candidates import RunInterrupted
+from patrac_native.fit.pieces import Pieces
 from patrac_native.fit.preprocessor import place, unlike_numbers
 from patrac_native.fit.report import identity_of, printed, report_of, summary_content
 from patrac_native.fit.rows import hold_out
 
 REPORT, SUMMARY, ESTIMATOR, TABLE = _FILES = "report.html", "summary.json", "estimator.npz", "table.json"
+# What a fit with --store was asked for, in its folder, by which `patrac resume` completes it.
+COMMAND = "command.json"
 # Defaults of the command where those of the estimators differ.
 _DEFAULTS = {"minutes": 2.0, "random_state": 0}
 # Parameters that name columns.
@@ -64,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.test_fraction < 1:
         raise ValueError(f"test_fraction must be at least 0 and below 1; got {args.test_fraction}.")
     _check_folder(args.out, args.overwrite)
+    if getattr(args, "store", None) is not None and not getattr(args, "is_resumed", False):
+        _keep_command(args)
     with staging(args.out, _FILES) as staged:
         return _fitted(args, staged)
 
@@ -84,12 +93,14 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
         with pn.Note.collect("verdict"):  # which is printed below
             estimator.fit(X.iloc[train], y[train], held_out=held_out)
     except RunInterrupted as error:
-        raise KeyboardInterrupt(f"before there was anything to write: {error}") from None
+        raise KeyboardInterrupt(f"before there was anything to write: {error}{_remedy(args)}") from None
     evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()
     say(f"\n{printed(estimator, evaluation)}")
     try:
         _write(staged, estimator, evaluation, table, targets)
         commit(staged, args.out, _FILES)
+        if getattr(args, "store", None) is not None:
+            write_command(args.store, {**read_command(args.store), "is_written": True})
     except OSError as error:
         kept = tempfile.mkdtemp(prefix="patrac-fit-")
         _write(kept, estimator, evaluation, table, targets)
@@ -101,7 +112,9 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     if estimator.result_.reached is not None:
         say(estimator.result_.reached.text)
     if estimator.result_.interruption:
-        raise KeyboardInterrupt(f"{estimator.result_.interruption}, which the results in {args.out} rest on")
+        raise KeyboardInterrupt(
+            f"{estimator.result_.interruption}, which the results in {args.out} rest on{_remedy(args)}"
+        )
     return 0
 
 
@@ -110,7 +123,52 @@ def rows_of(args: argparse.Namespace) -> tuple[TableFile, Any, pd.DataFrame, lis
     table = TableFile(args.data, layout_of(args, Layout()))
     frame, targets, task = _read(table, args)
     made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
-    return table, made(**{**_DEFAULTS, "verbose": True, **parameters_of(args, made)}), frame, targets, task
+    own = {"verbose": True, "warm_start": getattr(args, "warm_start", False)}
+    return table, made(**{**_DEFAULTS, **own, **parameters_of(args, made)}), frame, targets, task
+
+
+def _keep_command(args: argparse.Namespace) -> None:
+    """Write what a fit is asked for to its folder, and say how it is completed; ValueError if that cannot be."""
+    if args.data == "-":
+        raise ValueError("store needs a table that can be read again after a kill; write standard input to a file.")
+    args.store = os.path.abspath(args.store)
+    if Pieces(args.store).has_begun:
+        raise FileExistsError(f"{args.store} holds a fit; {_completing(args.store)} goes on with it.")
+    given = {name: value for name, value in vars(args).items() if name not in ("run", "words", "traceback")}
+    given |= {"data": os.path.abspath(args.data), "out": os.path.abspath(args.out)}
+    content = {"arguments": given, "table": file_hash(args.data), "is_written": False}
+    os.makedirs(args.store, exist_ok=True)
+    write_command(args.store, content)
+    say(f"a kill costs little: {_completing(args.store)} completes this fit")
+
+
+def _completing(store: str) -> str:
+    """Return the command that completes the fit in a folder."""
+    return f"patrac resume {shlex.quote(store)}"
+
+
+def _remedy(args: argparse.Namespace) -> str:
+    """Return how an interrupted fit is completed, if it can be."""
+    return "" if getattr(args, "store", None) is None else f"; {_completing(args.store)} completes it"
+
+
+def file_hash(path: str) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_command(store: str) -> dict[str, Any]:
+    """Return what the fit in a folder was asked for; empty if no command made it."""
+    with suppress(FileNotFoundError), open(os.path.join(store, COMMAND), encoding="utf-8") as stream:
+        return dict(json.load(stream))
+    return {}
+
+
+def write_command(store: str, content: dict[str, Any]) -> None:
+    """Write what the fit in a folder was asked for."""
+    with replacing(os.path.join(store, COMMAND)) as stream:
+        stream.write(json.dumps(content))
 
 
 def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:

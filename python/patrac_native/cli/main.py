@@ -1,4 +1,4 @@
-"""The command `patrac`: demo, fit, predict, study, bench, info."""
+"""The command `patrac`: demo, fit, resume, show, predict, study, bench, info."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ COMMANDS = {
         "the paper's sine problem: train, sample, report; under two minutes, installation aside",
     ),
     "fit": ("patrac_native.cli.fit", "train and sample on a table of data, and score held-out rows"),
+    "resume": ("patrac_native.cli.resume", "complete or lengthen what was kept in a folder, a fit or a run of chains"),
+    "show": ("patrac_native.cli.show", "summary, verdict and figures of what is kept in a folder, finished or not"),
     "predict": ("patrac_native.cli.predict", "predict new rows with what fit has stored"),
     "study": ("patrac_native.cli.study", "the paper's experiments"),
     "bench": ("patrac_native.cli.bench", "microseconds a step on this machine, beside the floor; under a minute"),

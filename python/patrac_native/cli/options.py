@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Parameters that take objects or that the command sets itself.
-_NO_OPTIONS = ("kernel", "verbose")
+_NO_OPTIONS = ("kernel", "verbose", "warm_start")
 # What the option `--traceback` does, which every command has.
 TRACEBACK = "after an error, print its traceback"
 

@@ -10,6 +10,8 @@ import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, replace
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -26,15 +28,27 @@ from sklearn.utils.validation import (
 )
 
 import patrac_native as pn
-from patrac_native.files import check_arrays, check_entries, check_written_again, load_arrays, rebuilding, save_arrays
+from patrac_native.files import (
+    check_arrays,
+    check_entries,
+    check_written_again,
+    contents_hash,
+    load_arrays,
+    rebuilding,
+    save_arrays,
+)
 from patrac_native.files import say as print_line
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
+from patrac_native.fit.pieces import Pieces
 from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings, check_parameters
 from patrac_native.fit.training import Choice
 from patrac_native.report import RerunError
+
+# Rows of a fit at which its chains may be looked at while it goes on.
+_GRID_ROWS = 100
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
@@ -147,7 +161,14 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         Number of native threads of training and chains; -1 means all processors. By default all processors, and one
         within a worker of joblib, such as those of GridSearchCV(n_jobs=2).
     verbose : bool
-        Whether to print what is done and to show progress bars on a terminal; default False."""
+        Whether to print what is done and to show progress bars on a terminal; default False.
+    store : path-like, optional
+        A folder, made if there is none, in which the fit keeps its work while it goes on (extra `store`): trained
+        networks and runs of chains. After a kill or Ctrl-C the same fit with the same folder goes on from there, to the
+        bits of a fit without a break; a fit of other rows or parameters is refused. Default none.
+    warm_start : bool
+        Whether `fit` with a larger `draws` than before lengthens the chains in `store`, of the same rows and other
+        parameters; default False. It needs `store`."""
 ATTRIBUTES = """n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
     draws_ : Draws or DrawsMixture
@@ -211,6 +232,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     missing_indicator: bool
     standardize: bool
     exposure: str | int | None = None
+    store: str | os.PathLike[str] | None
+    warm_start: bool
+    random_state: Any
 
     @property
     def posterior_(self) -> pn.Posterior:
@@ -334,6 +358,10 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         inputs = self.preprocessor_.transform(rows)
         given = Rows(inputs, targets, weights, offset)
         about_noise: list[str] = []
+        if self.store is not None and not isinstance(self.random_state, numbers.Integral):
+            begun = Pieces(os.fspath(self.store))
+            if begun.has_begun:  # by the seed of the folder
+                settings = replace(settings, random_state=begun.header()["seed"])
         likelihoods, settings, spent = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
         targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
         for line in (about_y, *about_noise):
@@ -344,7 +372,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             X_unseen, y_unseen, offset = unseen_rows
             unseen = Rows(self.preprocessor_.transform(X_unseen), y_unseen, None, offset)
         data = FitData(training, unseen, n_targets, self.target_scaling_)
-        with pn.Note.collect() as notes:
+        with pn.Note.collect() as notes, self._kept(data, settings) as pieces:
+            if pieces.seed is not None:
+                settings = replace(settings, pieces=pieces, random_state=pieces.seed, draws=pieces.first_draws)
             result = fit_rows(data, likelihoods, settings, spent=spent, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
@@ -356,6 +386,27 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             kind = pn.Note if self.report_.converged else NotConverged
             what = "the draws should be looked at" if self.report_.converged else "the chains have not converged"
             kind("verdict", f"{type(self).__name__}: {what}. {self.report_.verdict}").give(stacklevel=4)
+
+    def _kept(self, data: FitData, settings: Settings) -> AbstractContextManager[Pieces]:
+        """Open the folder in which the fit is kept, if there is one."""
+        if self.store is None:
+            return nullcontext(Pieces())
+        rows = {"": data.training} | ({} if data.held_out is None else {"unseen ": data.held_out})
+        arrays = {f"{part}{name}": values for part in rows for name, values in rows[part]._asdict().items()}
+        found = contents_hash({name: np.asarray(values) for name, values in arrays.items() if values is not None})
+        identity = {"rows": found.tobytes().hex(), "likelihood": None}
+        identity |= {one.name: _plain(getattr(settings, one.name)) for one in fields(settings)}
+        for name in ("random_state", "draws", "n_jobs", "verbose", "pieces"):  # which do not determine it, or apart
+            del identity[name]
+        return Pieces.opened(
+            self.store,
+            identity,
+            data.training.spread(_GRID_ROWS).X,
+            seed=settings.random_state,
+            is_given=isinstance(self.random_state, numbers.Integral),
+            draws=settings.draws,
+            lengthens=self.warm_start,
+        )
 
     def _held_out(
         self, rows: tuple[Any, ...] | None, *, takes_offset: bool
@@ -634,6 +685,11 @@ def whole_or_not_at_all(fit: _Method) -> _Method:
     @functools.wraps(fit)
     def wrapped(estimator: Any, *arguments: Any, **named: Any) -> Any:
         before = dict(estimator.__dict__)
+        if estimator.warm_start and estimator.store is None and "draws_" in before:
+            raise ValueError(
+                "warm_start=True goes on with a fit that is kept in a folder, and store is None: give store, a folder, "
+                "to the first fit, or warm_start=False to fit anew."
+            )
         for name in [name for name in estimator.__dict__ if name.endswith("_") and not name.startswith("_")]:
             delattr(estimator, name)
         try:
@@ -675,6 +731,8 @@ def _plain(value: Any) -> Any:
         return {"object": "tuple", "content": value.tolist()}
     if isinstance(value, tuple | list):
         return {"object": type(value).__name__, "content": [_plain(one) for one in value]}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -207,9 +207,8 @@ class Candidate:
                 init[: len(ends)] = ends
         with pn.Note.collect(*_NOTES_OF_VERDICT):
             if len(posts) == 1:
-                found = [pn.sample(posts[0], chains=self.chains, init=init, until=until, **arguments)]
-            else:
-                found = pn.sample_many(posts, chains=self.chains, **arguments)
+                arguments["init"] = init
+            found = settings.pieces.sample(posts, chains=self.chains, until=until, **arguments)
         usable = [draws for draws in found if draws.n_draws >= least_draws]
         if not usable:
             raise RunInterrupted(
@@ -241,12 +240,11 @@ class Candidate:
             if isinstance(draws, pn.DrawsMixture):
                 # As if the run had had as many networks from the beginning.
                 arguments["seed"] = (settings.random_state + len(draws.members)) % 2**64
-                found = pn.sample_many(posts, **arguments)
             else:
                 # Far from the seeds of other fits.
                 arguments["seed"] = (settings.random_state + before * 2**32) % 2**64
-                init = self._starts(posts[0], nets) if self.starts_at_networks else "auto"
-                found = [pn.sample(posts[0], init=init, **arguments)]
+                arguments["init"] = self._starts(posts[0], nets) if self.starts_at_networks else "auto"
+            found = settings.pieces.sample(posts, **arguments)
         if len(found) < len(posts) or any(one.n_draws < self.draws for one in found):
             raise RunInterrupted("the run of more replicates was interrupted.")
         if isinstance(draws, pn.DrawsMixture):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -83,6 +84,8 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        store: str | os.PathLike[str] | None = None,
+        warm_start: bool = False,
     ) -> None:
         self._keep(locals())
 

@@ -6,7 +6,7 @@ import functools
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import NoneType
 from typing import Any
 
@@ -158,6 +158,9 @@ def _sample(
     """Sample the posteriors, and say how; where a budget gives the steps, a run ends once f at `grid` has converged."""
     schedule = candidate.schedule(posts[0], settings, minutes)
     warmup = candidate.warmup(posts[0], schedule, settings)
+    lengthened = settings.pieces.total
+    if lengthened is not None:
+        candidate = replace(candidate, draws=lengthened)
     at_most = "at most " if any(phase.first_look for phase in warmup.phases) else ""
     of_networks = f" of each of {len(posts)} networks" if len(posts) > 1 else ""
     say(
@@ -165,7 +168,7 @@ def _sample(
         f"x {candidate.draws} draws, thin {schedule.thin}, warm-up {at_most}{warmup.steps:,} steps ..."
     )
     # The inputs are on the host, so "auto" is the CPU.
-    may_end = settings.thin is None and settings.device in ("auto", "cpu")
+    may_end = lengthened is None and settings.thin is None and settings.device in ("auto", "cpu")
     draws = candidate.sample(
         posts,
         nets,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -110,6 +111,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        store: str | os.PathLike[str] | None = None,
+        warm_start: bool = False,
     ) -> None:
         self._keep(locals())
 

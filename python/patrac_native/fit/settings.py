@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numbers
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
 import patrac_native as pn
+from patrac_native.fit.pieces import Pieces
 
 # The types of annotations; users write the public classes below them, such as `pn.Gaussian`.
 Likelihood: TypeAlias = pn.Likelihood
@@ -63,6 +65,8 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "random_state": ["random_state"],
     "n_jobs": [None, Interval(numbers.Integral, None, -1, closed="right"), _COUNT],
     "verbose": ["boolean"],
+    "store": [None, str, os.PathLike],
+    "warm_start": ["boolean"],
 }
 NOISE_CONSTRAINTS: Mapping[str, list[Any]] = {
     "noise_variance": [None, Interval(numbers.Real, 0, None, closed="neither")],
@@ -102,12 +106,13 @@ class Settings:
     random_state: int = 0
     n_jobs: int | None = None
     verbose: bool = False
+    pieces: Pieces = field(default_factory=Pieces, compare=False)  # where the work of the fit is kept
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], owner: str) -> Settings:
         """Check the parameters of an estimator of the class `owner`; raise TypeError or ValueError that names one."""
         check_parameters(parameters, owner)
-        given = {field.name: parameters[field.name] for field in fields(cls) if field.name in parameters}
+        given = {one.name: parameters[one.name] for one in fields(cls) if one.name in parameters}
         given["hidden_layer_sizes"] = _counts(given["hidden_layer_sizes"], "hidden_layer_sizes")
         given["k"] = None if given["k"] is None else _counts(given["k"], "k")
         given["activation"] = _ACTIVATIONS.get(given["activation"], given["activation"])

@@ -90,22 +90,24 @@ def train_networks(
 
     `train_many` returns its best parameters so far, which are not what was asked for.
     """
-    nets = pn.train_many(
-        layer_sizes,
-        rows.X,
-        rows.y,
-        networks=networks,
-        first=first,
-        likelihood=likelihood,
-        sample_weight=rows.sample_weight,
-        offset=rows.offset,
-        l2=settings.l2 if l2 is None else l2,
-        validation_fraction=settings.validation_fraction,
-        activation=settings.activation,
-        seed=settings.random_state,
-        threads=settings.n_jobs,
-        progress=settings.progress,
-        **_arguments(len(rows.X), settings.max_iter),
+    nets = settings.pieces.networks(
+        lambda: pn.train_many(
+            layer_sizes,
+            rows.X,
+            rows.y,
+            networks=networks,
+            first=first,
+            likelihood=likelihood,
+            sample_weight=rows.sample_weight,
+            offset=rows.offset,
+            l2=settings.l2 if l2 is None else l2,
+            validation_fraction=settings.validation_fraction,
+            activation=settings.activation,
+            seed=settings.random_state,
+            threads=settings.n_jobs,
+            progress=settings.progress,
+            **_arguments(len(rows.X), settings.max_iter),
+        )
     )
     if any(net.history is not None and net.history.stopped == "interrupted" for net in nets):
         raise KeyboardInterrupt
