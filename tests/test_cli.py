@@ -777,7 +777,7 @@ def test_every_parameter_of_the_estimators_is_an_option(capsys: pytest.CaptureFi
     printed = " ".join(capsys.readouterr().out.split())
     for made in (pn.PatracRegressor, pn.PatracClassifier):
         for name in made().get_params():
-            assert (f"--{name.replace('_', '-')}" in printed) == (name not in ("kernel", "verbose"))
+            assert (f"--{name.replace('_', '-')}" in printed) == (name not in ("kernel", "verbose", "warm_start"))
     assert (
         "Widths of the hidden layers, at least one" in printed and "On the command line the default is 2.0" in printed
     )

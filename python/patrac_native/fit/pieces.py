@@ -8,7 +8,6 @@ not begun is made. The pieces have the numbers of the order in which a fit asks 
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,8 +24,6 @@ from patrac_native.fit.rows import FloatArray
 _HEADER, _KIND = "fit.npz", "the header of a fit"
 # The file of a run's last checkpoint (docs/stores.md), without which nothing of the run is lost.
 _CHECKPOINT = "checkpoint.npz"
-# A fit checks whether its chains have converged after this share of their draws, and at least so many (`pn.sample`).
-_CHECKS, _LEAST_CHECK = 10, 4
 
 
 class Pieces:
@@ -172,7 +169,7 @@ class Pieces:
             except KeyboardInterrupt:  # before the first checkpoint
                 break
             finally:
-                for note in {str(note): note for note in notes}.values():  # each stretch gives them
+                for note in notes:
                     note.give(stacklevel=2)
             if not found[-1].settings["completed"]:
                 break
@@ -230,20 +227,9 @@ def _sample(
     progress: bool | None,
     **arguments: Any,
 ) -> pn.Draws:
-    """Return the draws of a run in a folder of its own, begun or not, which ends as one without a folder would."""
-    has_begun = os.path.exists(os.path.join(path, _CHECKPOINT))
-    if not has_begun:
-        shutil.rmtree(path, ignore_errors=True)
-    every = draws if until is None else max(_LEAST_CHECK, math.ceil(draws / _CHECKS))
-    so_far = pn.Draws.load(path).n_draws if has_begun else 0
-    end = max(1, math.ceil(so_far / every)) * every
-    while True:
-        now: dict[str, Any] = {"draws": min(end, draws), "threads": threads, "progress": progress}
-        if has_begun:
-            found = pn.resume(path, post=post, **now)
-        else:
-            found = pn.sample(post, seed=seed, store=path, store_data=False, **now, **arguments)
-        has_begun, end = True, end + every
-        found.settings["draws_asked"] = draws
-        if until is None or found.n_draws >= draws or not found.settings["completed"] or until(found):
-            return found
+    """Return the draws of a run in a folder of its own, begun or not."""
+    now: dict[str, Any] = {"draws": draws, "until": until, "threads": threads, "progress": progress}
+    if os.path.exists(os.path.join(path, _CHECKPOINT)):
+        return pn.resume(path, post=post, **now)
+    shutil.rmtree(path, ignore_errors=True)  # of a run that was killed before it kept anything
+    return pn.sample(post, seed=seed, store=path, store_data=False, **now, **arguments)
