@@ -358,8 +358,8 @@ def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
     assert fitted.distribution(X, offset=offset).crps(y, seed=3) == diagnostics.crps(noisy, y)
 
     # Two members with unequal weights: the mixture's means are weighted means of the members'.
-    other = fitted.thinned(2)
-    both = pn.DrawsMixture([fitted.thinned(2), other], [0.25, 0.75])
+    other = fitted[:, 1::2]
+    both = pn.DrawsMixture([fitted[:, 1::2], other], [0.25, 0.75])
     joined, (first, second) = both.distribution(X, offset=offset), (mixture_at(one, X, offset) for one in both.members)
     np.testing.assert_allclose(joined.cdf(y)[:, 0], 0.25 * first.cdf(y) + 0.75 * second.cdf(y), rtol=1e-12)
     densities = 0.25 * np.exp(first.log_density(y)) + 0.75 * np.exp(second.log_density(y))
@@ -371,7 +371,7 @@ def test_scores_and_mixtures_of_networks_take_offsets(fitted: pn.Draws) -> None:
     # As in the test of one posterior; the draws are 600.
     error = np.abs(noisy.reshape(-1, 60).mean(axis=0) - joined.mean()[:, 0])
     assert (error <= 5 * joined.sd()[:, 0] / np.sqrt(600)).all()
-    weighted = pn.DrawsMixture.weighted([fitted.thinned(2), other], X, y, offset=offset, method="equal")
+    weighted = pn.DrawsMixture.weighted([fitted[:, 1::2], other], X, y, offset=offset, method="equal")
     assert weighted.comparison is not None and np.isfinite(weighted.comparison.elpd).all()
     with pytest.raises(ValueError, match=r"offset must have shape \(60,\) or \(60, 1\)"):
         pn.DrawsMixture.weighted([other], X, y, offset=offset[:5])

@@ -187,7 +187,8 @@ def test_ctrl_c_in_warmup_returns_no_draws(device: str, interrupt: Interrupt) ->
 
 def test_progress_counts_the_steps_of_all_chains(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int, float]] = []
-    monkeypatch.setattr(bars._ProgressBar, "_report", lambda _, *progress: seen.append(progress))
+    for shown in (bars._ProgressBar, bars._ProgressLines):
+        monkeypatch.setattr(shown, "_report", lambda _, *progress: seen.append(progress))
     run(posterior(), KERNELS["pcnl"], device, draws=100, thin=3, warmup=WARMUPS["ends by itself"], progress=True)
     done = [steps for steps, _, _ in seen]
     assert done == sorted(done) and done[0] > 0

@@ -135,13 +135,13 @@ def test_probabilities_of_a_gaussian_are_refused() -> None:
         (lambda draws: draws.predict([["a", "b"]]), TypeError, "X must hold real numbers"),
         (lambda draws: draws[:3], TypeError, r"indexed by two slices, draws\[chains, draws\]; got slice"),
         (lambda draws: draws[0, :2], TypeError, "indexed by two slices"),
-        (lambda draws: draws[:, ::2], TypeError, "for every n-th use thinned"),
+        (lambda draws: draws[::2, :], TypeError, "by a slice of consecutive chains"),
+        (lambda draws: draws[:, ::-1], TypeError, "one of draws in order"),
         (lambda draws: draws[:, :0], ValueError, "must leave a chain and a draw; there are 2 x 4"),
         (lambda draws: draws.predictive(np.zeros((3, 2)), seed=-1), ValueError, "seed must be at least 0; got -1"),
         (lambda draws: draws.predict(np.zeros((3, 2)), threads=0), ValueError, "threads must be at least 1; got 0"),
         (lambda draws: draws.summary(np.zeros((3, 2)), coverage=1.5), ValueError, r"coverage.*1\.5"),
-        (lambda draws: draws.thinned(0), ValueError, "every must be at least 1; got 0"),
-        (lambda draws: draws.thinned(5), ValueError, "every must be at most the number of draws, 4; got 5"),
+        (lambda draws: draws[:, 4::5], ValueError, "must leave a chain and a draw; there are 2 x 4"),
     ],
 )
 def test_bad_arguments_are_refused(call: Any, error: type[Exception], message: str) -> None:
@@ -152,7 +152,7 @@ def test_bad_arguments_are_refused(call: Any, error: type[Exception], message: s
 
 def test_thinned_drops_an_unfinished_stretch() -> None:
     draws, _ = sampled(draws=11)
-    thinned = draws.thinned(4)
+    thinned = draws[:, 3::4]
     np.testing.assert_array_equal(thinned.theta, draws.theta[:, [3, 7]])
     np.testing.assert_array_equal(
         thinned.stats["acceptance_rate"], draws.stats["acceptance_rate"][:, :8].reshape(2, 2, 4).mean(axis=-1)
@@ -165,8 +165,8 @@ def test_thinned_keeps_warmup_columns_where_there_are_as_many_phases_as_draws() 
     """Two phases and two draws: only what has one value for each draw is thinned."""
     draws, _ = sampled(draws=2)
     assert draws.stats["warmup_step_size"].shape == (2, 2)
-    assert draws.thinned(2).stats["warmup_step_size"].shape == (2, 2)
-    assert draws.thinned(2).theta.shape[1] == 1
+    assert draws[:, 1::2].stats["warmup_step_size"].shape == (2, 2)
+    assert draws[:, 1::2].theta.shape[1] == 1
 
 
 def test_a_summary_in_words() -> None:

@@ -163,8 +163,8 @@ def test_saved_thinned_and_shortened_draws(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(post.data.X), draws.predict(post.data.X))
     assert str(loaded.summary(post.data.X)) == str(draws.summary(post.data.X))
     assert repr(loaded) == "Draws(Out(5), chains=4, draws=400, K=6, sampler='NumPy')"
-    np.testing.assert_array_equal(draws.thinned(10).theta, theta[:, 9::10])
-    assert draws.thinned(10).settings["thin"] == 10
+    np.testing.assert_array_equal(draws[:, 9::10].theta, theta[:, 9::10])
+    assert draws[:, 9::10].settings["thin"] == 10
     np.testing.assert_array_equal(draws[:, :7].stats["log_likelihood"], draws.stats["log_likelihood"][:, :7])
     assert np.isnan(draws.summary(post.data.X).steps_per_second)
 

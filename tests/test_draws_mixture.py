@@ -336,7 +336,7 @@ def test_members_that_disagree_are_no_finding_but_a_bad_member_is() -> None:
 
 def test_thinning_and_the_first_draws_keep_weights() -> None:
     mixture = pn.DrawsMixture([sampled(1), sampled(2)], [0.25, 0.75])
-    thin, first = mixture.thinned(10), mixture[:, :10]
+    thin, first = mixture[:, 9::10], mixture[:, :10]
     assert thin.n_draws == first.n_draws == 10 and thin.n_chains == first.n_chains == 4 and len(thin.members) == 2
     np.testing.assert_array_equal(thin.weights, mixture.weights)
     np.testing.assert_array_equal(thin.members[0].theta, mixture.members[0].theta[:, 9::10])
@@ -357,7 +357,7 @@ def other(seed: int) -> Sequence[pn.Draws]:
     ("members", "weights", "message"),
     [
         (lambda one: [], None, "members must hold at least one Draws"),
-        (lambda one: [one, one.thinned(2)], None, r"members\[1\] has 50, the first 100"),
+        (lambda one: [one, one[:, 1::2]], None, r"members\[1\] has 50, the first 100"),
         (lambda one: [one, *other(1)], None, r"members\[1\] has 2 and 1, the first 1 and 1"),
         (lambda one: [one, sampled(2, pn.StudentT(4.0))], None, r"one kind of likelihood; members\[1\]"),
         (lambda one: [one, one], [1.0], r"weights must have shape \(2,\).*got \(1,\)"),

@@ -157,7 +157,7 @@ def test_predictions_use_the_variance_of_their_output() -> None:
     np.testing.assert_allclose(draws.distribution(X).sd(), np.sqrt(total), rtol=1e-10)
     rows = draws.log_likelihood_rows(case.X, case.y).sum(axis=-1)
     np.testing.assert_allclose(rows, draws.stats["log_likelihood"], rtol=1e-9)
-    assert draws.thinned(5).stats["variance"].shape == (4, 100, 2)
+    assert draws[:, 4::5].stats["variance"].shape == (4, 100, 2)
 
 
 # Noise that frozen nodes have fitted

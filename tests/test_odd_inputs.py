@@ -620,7 +620,7 @@ def test_arrays_of_a_posterior_and_of_a_mixture_are_read_only(some_draws: pn.Dra
 def test_thinned_draws_are_copies(some_draws: pn.Draws) -> None:
     """They free the memory of the others, and changing them changes no other draws."""
     before = some_draws.theta.copy()
-    for part in (some_draws.thinned(10), some_draws[:, :2]):
+    for part in (some_draws[:, 9::10], some_draws[:, :2]):
         part.theta[:] = 0.0
         part.stats["log_likelihood"][:] = 0.0
     np.testing.assert_array_equal(some_draws.theta, before)

@@ -28,7 +28,6 @@ from patrac_native.files.archive import (
 from patrac_native.kernels import kernel_from_dict, short_name
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.sampled_density import FitQuality
-from patrac_native.validation.checks import check_count
 
 # Statistics with one value for each draw; the others have one value for each chain or each warm-up phase of a chain.
 PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "variance", "prior_scales")
@@ -110,55 +109,38 @@ class ChainDraws(ABC):
         """Number of draws (kept states) of each chain."""
         return int(self._shape[1])
 
-    def thinned(self, every: int) -> Self:
-        """Return every `every`-th draw, which are the draws of a run whose `thin` is `every` times as large.
-
-        Parameters
-        ----------
-        every : int
-            A number from 1 to `n_draws`. Of each `every` consecutive draws the last is kept.
-
-        Returns
-        -------
-        draws of the same class
-            On the host; acceptance rates are averaged over the steps between the kept draws.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `every` is not an integer from 1 to `n_draws`.
-        """
-        if check_count(every, "every") > self.n_draws:
-            raise ValueError(f"every must be at most the number of draws, {self.n_draws}; got {every}.")
-        whole = self.n_draws // every * every
-        stats = self._stats_of(slice(None), slice(every - 1, None, every), whole)
-        if "acceptance_rate" in stats:
-            rate = self.stats["acceptance_rate"][:, :whole].reshape(self.n_chains, -1, every)
-            stats["acceptance_rate"] = rate.mean(axis=-1)
-        settings = {**self.settings, "thin": self.settings["thin"] * every}
-        return self._with(self.theta[:, every - 1 :: every].copy(), stats, settings)
-
     def __getitem__(self, index: tuple[slice, slice]) -> Self:
-        """Return the draws of some chains, of which a complete run has its share of the seconds; see the class."""
+        """Return some draws of some chains, with their share of the seconds of a complete run; see the class."""
         if not isinstance(index, tuple) or [type(one) for one in index] != [slice, slice]:
             raise TypeError(f"draws are indexed by two slices, draws[chains, draws]; got {index!r}.")
         chains, draws = (range(size)[one] for one, size in zip(index, self._shape, strict=False))
-        if chains.step != 1 or draws.step != 1:
-            raise TypeError("draws are indexed by slices of consecutive chains and draws; for every n-th use thinned.")
+        if chains.step != 1 or draws.step < 1:
+            raise TypeError(
+                "draws are indexed by a slice of consecutive chains and one of draws in order, such as [:, 9::10]."
+            )
         if not len(chains) or not len(draws):
             raise ValueError(f"draws[...] must leave a chain and a draw; there are {self.n_chains} x {self.n_draws}.")
-        settings = dict(self.settings)
+        settings, every = dict(self.settings), draws.step
+        # Between two draws lie the steps of those that are left out.
+        covered = draws[-1] + 1 - max(0, draws[0] + 1 - every)
         if "seconds" in settings and self.settings.get("completed"):
             # Chains cost alike, and draws their steps.
             steps = [
                 of_chains * (settings["warmup_steps"] + count * settings["thin"])
-                for of_chains, count in ((len(chains), len(draws)), (self.n_chains, self.n_draws))
+                for of_chains, count in ((len(chains), covered), (self.n_chains, self.n_draws))
             ]
             settings["seconds"] *= steps[0] / steps[1]
         for name in ("starts", "seeds"):
             if name in settings:
                 settings[name] = settings[name][index[0]]
-        return self._with(self.theta[index].copy(), self._stats_of(*index, len(draws)), settings)
+        stats = self._stats_of(*index, covered)
+        if every > 1:
+            settings["thin"] *= every
+            if "acceptance_rate" in stats:  # of all steps since the draw before
+                rates = self.stats["acceptance_rate"][index[0]]
+                parts = [rates[:, max(0, draw + 1 - every) : draw + 1].mean(axis=1) for draw in draws]
+                stats["acceptance_rate"] = np.stack(parts, axis=1)
+        return self._with(self.theta[index].copy(), stats, settings)
 
     def __add__(self, other: Self) -> Self:
         """Return the chains of two runs of one density, which differ in their seeds, as those of one run.

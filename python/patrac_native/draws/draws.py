@@ -312,8 +312,9 @@ class Predictions(ABC):
 class Draws(ChainDraws, Predictions):
     """The draws of a run, as `sample` returns them.
 
-    `draws[chains, draws]` with two slices selects chains and consecutive draws: `draws[:, :100]` are the first 100
-    draws of each chain. `first + second` has the chains of two runs of one posterior, which differ in their seeds.
+    `draws[chains, draws]` with two slices selects chains and draws: `draws[:, :100]` are the first 100 draws of each
+    chain, and `draws[:, 9::10]` those of a run whose `thin` is ten times as large, with acceptance rates of all steps
+    between them. `first + second` has the chains of two runs of one posterior, which differ in their seeds.
 
     Methods that predict at inputs X take X, offset and threads as `distribution` does and raise its errors. Those that
     take targets y too raise ValueError or TypeError if these do not fit X or the likelihood, and warn (UserWarning) if
@@ -461,8 +462,8 @@ class Draws(ChainDraws, Predictions):
         """Open the draws so far of a run with a store, `sample(..., store=path)`, without reading its states.
 
         Statistics are read now. What predicts, such as `summary`, `distribution` and `rerun_error`, reads the states
-        in blocks and evaluates few rows at a time; `theta` reads and keeps all of them, as do slices, `thinned`,
-        `save` and `to_datatree`. The outputs of each draw are those of draws in memory, to the bit; sums over draws may
+        in blocks and evaluates few rows at a time; `theta` reads and keeps all of them, as do slices, `save`
+        and `to_datatree`. The outputs of each draw are those of draws in memory, to the bit; sums over draws may
         round otherwise in blocks of fewer rows, and `crps`, whose noise is drawn by blocks, may have other noise.
 
         Parameters

@@ -213,10 +213,6 @@ class DrawsMixture(Predictions):
         """Number of draws of each chain."""
         return self.members[0].n_draws
 
-    def thinned(self, every: int) -> DrawsMixture:
-        """Return the mixture of every `every`-th draw of each member, as `Draws.thinned`."""
-        return DrawsMixture([draws.thinned(every) for draws in self.members], self.weights, comparison=self.comparison)
-
     def __getitem__(self, index: tuple[slice, slice]) -> DrawsMixture:
         """Return the mixture of some chains and draws of each member; see `Draws`."""
         return DrawsMixture([draws[index] for draws in self.members], self.weights, comparison=self.comparison)

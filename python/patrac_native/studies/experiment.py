@@ -105,7 +105,8 @@ def run_architecture(
     ess = diagnostics.ess_geyer(f_grid)
     ess_paper = diagnostics.ess_paper(f_grid, max_lag=lags)
 
-    draws = kept.thinned(settings.thin // ess_thin)
+    every = settings.thin // ess_thin
+    draws = kept[:, every - 1 :: every]
     f_test = draws.predict(problem.X_test, threads=settings.threads)
     likelihood, rng = post.likelihood, np.random.default_rng(seed)
     if likelihood.is_sampled:
