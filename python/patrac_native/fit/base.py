@@ -362,7 +362,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             begun = Pieces(os.fspath(self.store))
             if begun.has_begun:  # by the seed of the folder
                 settings = replace(settings, random_state=begun.header()["seed"])
-        likelihoods, settings, spent = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
+        likelihoods, settings = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
         targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
         for line in (about_y, *about_noise):
             say(line)
@@ -375,7 +375,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         with pn.Note.collect() as notes, self._kept(data, settings) as pieces:
             if pieces.seed is not None:
                 settings = replace(settings, pieces=pieces, random_state=pieces.seed, draws=pieces.first_draws)
-            result = fit_rows(data, likelihoods, settings, spent=spent, say=say)
+            result = fit_rows(data, likelihoods, settings, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
         self.report_ = FitReport.of(result, lines)
@@ -434,9 +434,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         say: Callable[[str], None],
-    ) -> tuple[Sequence[Likelihood], Settings, float]:
-        """Return the likelihoods between which the fit chooses, the settings, and nominal seconds that it took."""
-        return likelihoods, settings, 0.0
+    ) -> tuple[Sequence[Likelihood], Settings]:
+        """Return the likelihoods between which the fit chooses, and the settings."""
+        return likelihoods, settings
 
     @abstractmethod
     def _scaled_targets(

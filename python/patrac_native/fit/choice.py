@@ -297,13 +297,15 @@ class _Choice:
         self.left, self.reason = self._minutes() - self.used, describe_choice(self.trials)
 
     def noise_by_networks(self, likelihoods: Sequence[Likelihood]) -> Likelihood:
-        """Return the last likelihood, or another one whose network predicts better."""
+        """Return the last likelihood, or another one whose network predicts better.
+
+        The budget of the chains does not pay for these seconds: which posterior it pays for stays the same.
+        """
         self.say("choosing the noise by networks alone, because minutes do not pay for pilot runs of both kinds ...")
         clock, trials = time.perf_counter(), []
         for likelihood in reversed(likelihoods):
             trial = try_noise(likelihood, self.data, self.settings)
             assert trial is not None  # there are rows to leave out, or the likelihoods leave no choice
-            self.spent += trial.seconds
             trials.append(trial)
         self.seconds["choice"] += time.perf_counter() - clock
         found = best_noise(trials, self.say)

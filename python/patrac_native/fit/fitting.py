@@ -82,21 +82,18 @@ def fit_rows(
     likelihoods: Sequence[Likelihood],
     settings: Settings,
     *,
-    spent: float = 0.0,
     say: Callable[[str], None] = print,
 ) -> FitResult:
     """Train networks on rows, choose a posterior among those of the likelihoods, sample it, and score it.
 
-    The likelihoods are of the targets in their units; `spent` are nominal seconds of earlier training. Raises
-    ValueError if there are too few rows to estimate the noise, or too few draws for the scores; RunInterrupted if
-    Ctrl-C ended the run before there were enough draws for them, and KeyboardInterrupt if it ended the training or a
-    run of the choice.
+    The likelihoods are of the targets in their units. Raises ValueError if there are too few rows to estimate the
+    noise, or too few draws for the scores; RunInterrupted if Ctrl-C ended the run before there were enough draws for
+    them, and KeyboardInterrupt if it ended the training or a run of the choice.
     """
-    clock = time.perf_counter()
+    clock, spent = time.perf_counter(), 0.0
     if settings.estimates_dispersion:
         say("estimating the dispersion ...")
-        dispersion, seconds_of_estimate, text = estimate_dispersion(data, settings)
-        spent += seconds_of_estimate
+        dispersion, spent, text = estimate_dispersion(data, settings)
         say(f"  {text}")
         likelihoods = settings.likelihoods(dispersion=dispersion)
     scale = np.atleast_1d(data.units.target_scale)

@@ -79,8 +79,8 @@ def best_noise(trials: Sequence[NoiseTrial], say: Callable[[str], None]) -> Nois
 
 def is_better_as_counts(
     rows: Rows, counts: Likelihood, others: Sequence[Likelihood], settings: Settings, say: Callable[[str], None]
-) -> tuple[bool, float]:
-    """Return whether a network of counts predicts whole numbers y (n, 1) better than others, and nominal seconds.
+) -> bool:
+    """Return whether a network of counts predicts whole numbers y (n, 1) better than others.
 
     The others are likelihoods of real targets, the simplest last. Log probabilities of whole numbers and log densities
     are compared as they are: the density of a whole number stands for the probability of the unit around it.
@@ -93,8 +93,7 @@ def is_better_as_counts(
         kinds = [(one, data) for one, data in kinds if not one.noise_by_row]
     kinds.append((counts, FitData(rows, None, 1, TargetScaling.identity())))
     trials = [trial for one, data in kinds if (trial := try_noise(one, data, settings)) is not None]
-    is_better = bool(trials) and best_noise(trials, say).likelihood.targets == "count"
-    return is_better, sum(trial.seconds for trial in trials)
+    return bool(trials) and best_noise(trials, say).likelihood.targets == "count"
 
 
 def are_counts(y: npt.NDArray[np.float64]) -> bool:

@@ -194,18 +194,18 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         say: Callable[[str], None],
-    ) -> tuple[Sequence[Likelihood], Settings, float]:
+    ) -> tuple[Sequence[Likelihood], Settings]:
         """Take a likelihood of counts, if there is a choice, where networks predict whole numbers better by it."""
         is_open = len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1
         # Held-out targets that have bounds are no single numbers.
         if not (is_open and are_counts(rows.y)):
-            return likelihoods, settings, 0.0
+            return likelihoods, settings
         if held_out is not None and not are_counts(_numbers(held_out[1], 1)[0]):
-            return likelihoods, settings, 0.0
+            return likelihoods, settings
         counts = replace(settings, likelihood="negative-binomial")
         of_counts = counts.likelihoods(dispersion=1.0)
-        is_better, spent = is_better_as_counts(rows, of_counts[0], likelihoods, settings, say)
-        return (of_counts, counts, spent) if is_better else (likelihoods, settings, spent)
+        is_better = is_better_as_counts(rows, of_counts[0], likelihoods, settings, say)
+        return (of_counts, counts) if is_better else (likelihoods, settings)
 
     def _scaled_targets(
         self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
