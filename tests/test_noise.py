@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -64,6 +65,15 @@ def test_scores_are_log_densities_of_left_out_rows_in_the_units_of_y() -> None:
     assert counts.likelihood.dispersion < 0.2
     few = FitData(rows_of("counts").spread(90), None, 1, scaling.identity())
     assert try_noise(pn.NegativeBinomial(1.0), few, SETTINGS) is None
+
+
+def test_what_a_training_says_of_a_network_that_is_only_compared_is_no_warning() -> None:
+    with pytest.warns(pn.Note, match="the fit is poor"):
+        pn.train([2, 8, 1], rows_of("counts").X, rows_of("counts").y, likelihood=pn.Poisson(), max_epochs=1, l2=0.3)
+    few, data = dataclasses.replace(SETTINGS, max_iter=1), FitData(rows_of("counts"), None, 1, TargetScaling.identity())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert try_noise(pn.NegativeBinomial(1.0), data, few) is not None
 
 
 def test_the_first_kind_is_taken_unless_another_is_better_by_more_than_a_standard_error() -> None:

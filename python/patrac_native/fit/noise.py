@@ -51,7 +51,8 @@ def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> Nois
         return None
     held, kept = parts
     by = pn.Poisson() if is_count else likelihood
-    nets = train_networks(data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target), kept, by, settings)
+    with pn.Note.collect():  # notes on a training are about its use; this network is scored
+        nets = train_networks(data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target), kept, by, settings)
     f = by.with_offset(nets[0].predict(held.X), held.offset)
     y, weights = by.check_targets(held.y, *f.shape), by.row_weights(held.sample_weight, len(f))
     if is_count:
