@@ -269,7 +269,9 @@ def test_networks_alone_choose_the_noise_where_the_budget_pays_for_no_pilot_run(
 def trial_of(scores: dict[str, float]) -> Any:
     """Return what stands for `try_noise`: no network, and given scores of 24 rows."""
     rows = np.random.default_rng(0).normal(size=24)
-    return lambda likelihood, *_: NoiseTrial(likelihood, rows + scores[likelihood.name], None, 1e6)
+    return lambda likelihood, *_: NoiseTrial(
+        likelihood, likelihood, False, rows + scores[likelihood.name], rows, None, 1e6
+    )
 
 
 def test_too_few_rows_for_validation_are_the_reason_of_the_default() -> None:

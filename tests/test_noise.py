@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
-from patrac_native.fit.noise import NoiseTrial, are_counts, best_noise, is_better_as_counts, try_noise
+from patrac_native.fit.noise import (
+    NoiseTrial,
+    are_counts,
+    best_noise,
+    heavier_tails,
+    may_take_log,
+    noise_trials,
+    try_noise,
+)
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import NOISE_CHOICES, Settings
 
@@ -38,13 +46,14 @@ def rows_of(kind: str) -> Rows:
     [("counts", True), ("over-dispersed", True), ("marks", False), ("measured", False), ("noise of each row", False)],
 )
 def test_whole_numbers_are_counts_where_networks_of_counts_predict_them_better(kind: str, is_count: bool) -> None:
-    lines: list[str] = []
+    rows, lines = rows_of(kind), []
+    scaling = TargetScaling.fit(rows.y, None, standardize=True)
     with pn.Note.collect():
-        found = is_better_as_counts(rows_of(kind), pn.NegativeBinomial(1.0), NOISE_CHOICES, SETTINGS, lines.append)
-    assert found is is_count
+        trials = noise_trials(rows, [scaling], NOISE_CHOICES, pn.NegativeBinomial(1.0), SETTINGS)
+    assert (best_noise(trials, lines.append).kind.targets == "count") is is_count
     # Marks, whose standard deviation hardly spans whole numbers, are not compared with noise that may vanish at them.
-    assert ("heteroscedastic" in lines[1]) == (kind != "marks")
-    assert lines[1].startswith("  NLPD of 80 left-out rows by a network alone: gaussian ")
+    assert ("heteroscedastic" in lines[0]) == (kind != "marks")
+    assert lines[0].startswith(f"  NLPD of {N} left-out rows by networks alone: gaussian ")
 
 
 def test_scores_are_log_densities_of_left_out_rows_in_the_units_of_y() -> None:
@@ -57,12 +66,12 @@ def test_scores_are_log_densities_of_left_out_rows_in_the_units_of_y() -> None:
         counts = try_noise(pn.NegativeBinomial(1.0), FitData(rows_of("counts"), None, 1, scaling.identity()), SETTINGS)
     assert trial is not None and counts is not None
     # The variance is that of these rows, but for its prior.
-    variance = trial.likelihood.variance_vector(1)[0] * scaling.scale[0] ** 2
-    assert len(trial.nlpd) == N // 5
+    variance = trial.fitted.variance_vector(1)[0] * scaling.scale[0] ** 2
+    assert len(trial.nlpd) == N
     assert trial.nlpd.mean() == pytest.approx(0.5 * np.log(2 * np.pi * np.e * variance), abs=0.05)
     # Log probabilities of some counts are compared with numbers of scipy elsewhere; here that they are of this network.
     assert 0 < counts.nlpd.mean() < 0.5 * np.log(2 * np.pi * np.e * rows_of("counts").y.var())
-    assert counts.likelihood.dispersion < 0.2
+    assert counts.fitted.dispersion < 0.2
     few = FitData(rows_of("counts").spread(90), None, 1, scaling.identity())
     assert try_noise(pn.NegativeBinomial(1.0), few, SETTINGS) is None
 
@@ -76,17 +85,57 @@ def test_what_a_training_says_of_a_network_that_is_only_compared_is_no_warning()
         assert try_noise(pn.NegativeBinomial(1.0), data, few) is not None
 
 
-def test_the_first_kind_is_taken_unless_another_is_better_by_more_than_a_standard_error() -> None:
+def test_the_first_kind_is_taken_that_is_no_worse_than_the_best_by_more_than_a_standard_error() -> None:
     rng = np.random.default_rng(0)
     base = rng.normal(size=100)
 
     def trial(gain: float) -> NoiseTrial:
-        return NoiseTrial(pn.Poisson(), base - gain - 0.5 * rng.normal(size=100), None, 1.0)
+        return scored(base - gain - 0.5 * rng.normal(size=100))
 
-    first, hardly, better, best = NoiseTrial(pn.Poisson(), base, None, 1.0), trial(0.02), trial(0.5), trial(1.0)
+    first, hardly, best = scored(base), trial(0.02), trial(1.0)
+    noise = rng.normal(size=100)
+    better = scored(best.nlpd + 0.01 + 0.5 * (noise - noise.mean()))
     assert best_noise([first, hardly], print) is first
     assert best_noise([first, better, hardly], print) is better
-    assert best_noise([first, best, better], print) is best
+    assert best_noise([first, better, best], print) is better
+    assert best_noise([first, trial(0.5), best], print) is best
+
+
+def scored(nlpd: np.ndarray, residuals: np.ndarray | None = None) -> NoiseTrial:
+    """Return a trial with these scores, and residuals if they matter."""
+    return NoiseTrial(pn.Poisson(), pn.Poisson(), False, nlpd, nlpd if residuals is None else residuals, None, 1.0)
+
+
+def test_tails_are_tried_where_residuals_have_them() -> None:
+    rng, n = np.random.default_rng(0), 600
+    assert heavier_tails(scored(np.zeros(n), rng.normal(size=n))) is None
+    assert heavier_tails(scored(np.zeros(n), 3.0 * rng.standard_t(2.5, size=n))) == 2.5
+    # One row in fifty is far off.
+    mixed = np.where(rng.uniform(size=n) < 0.02, 20.0, 1.0) * rng.normal(size=n)
+    assert heavier_tails(scored(np.zeros(n), mixed)) in (2.5, 4.0, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken"),
+    [("factor", "gaussian of log y"), ("sum", "gaussian"), ("outliers", "student-t")],
+)
+def test_logarithm_and_tails_are_taken_where_the_noise_has_them(kind: str, taken: str) -> None:
+    rng, lines = np.random.default_rng(1), []
+    X = rng.normal(size=(N, 2))
+    f = 2.0 + 0.7 * X[:, 0]
+    y = {
+        "factor": np.exp(f + 0.3 * rng.normal(size=N)),
+        "sum": 20 + f + 0.3 * rng.normal(size=N),
+        "outliers": f + 0.3 * rng.standard_t(2.0, size=N),
+    }[kind][:, None]
+    assert may_take_log(y) == (kind == "factor")
+    logs = [False, True] if may_take_log(y) else [False]
+    scalings = [TargetScaling.fit(y, None, standardize=True, log=log) for log in logs]
+    with pn.Note.collect():
+        trials = noise_trials(Rows(X, y), scalings, NOISE_CHOICES, None, SETTINGS)
+    assert best_noise(trials, lines.append).label == taken
+    # Without a rival, networks with noise of each row are not trained here.
+    assert (len(trials) == 1) == (kind == "sum")
 
 
 def test_are_counts() -> None:
@@ -114,7 +163,7 @@ def test_an_estimator_of_whole_numbers_predicts_counts(of_counts: pn.PatracRegre
             (8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0, likelihood="negative-binomial"
         ).fit(rows.X, rows.y[:, 0])
     assert asked.draws_.likelihood == of_counts.draws_.likelihood
-    assert any("whether they are counts" in line for line in of_counts.report_.lines)
+    assert any("negative-binomial is taken" in line for line in of_counts.report_.lines)
 
 
 @pytest.mark.parametrize("given", [{"thin": 5}, {"architecture": "out"}, {"likelihood": "gaussian"}, {"held": 0.5}])

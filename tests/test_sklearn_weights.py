@@ -65,7 +65,7 @@ def test_weighted_and_repeated_rows_have_one_posterior(task: str) -> None:
         network = est.draws_.network.net.weights[0]
         if task == "classification":
             return est.draws_.predict_proba(at)[..., 1], network
-        return est.target_scaling_.inverse_target(est.draws_.predict(at)[..., 0]), network
+        return est.target_scaling_.inverse(est.draws_.predict(at))[..., 0], network
 
     repeated, network = fitted(np.repeat(X, weights, axis=0), np.repeat(y, weights), None)
     weighted, same = fitted(X, y, weights)

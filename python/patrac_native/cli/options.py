@@ -33,7 +33,7 @@ def add_parameters(parser: argparse.ArgumentParser, classes: Sequence[type], def
             option = f"--{name.replace('_', '-')}"
             text += f" On the command line the default is {defaults[name]}." if name in defaults else ""
             arguments: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text.replace("%", "%%")}
-            if str(parameter.annotation) == "bool":
+            if str(parameter.annotation) in ("bool", "bool | None"):
                 group.add_argument(option, action=argparse.BooleanOptionalAction, **arguments)
                 continue
             choices = re.findall(r'"([\w-]+)"', re.sub(r"^.*\{|\}.*$", "", kind)) if "{" in kind else None

@@ -523,7 +523,7 @@ class PredictiveDistribution:
         )
 
     @cached_property
-    def _mixtures(self) -> list[TargetMixture]:
+    def mixtures(self) -> list[TargetMixture]:
         """Return the distribution of each target at all rows."""
         found: list[Any] = []
         for target in range(self.n_targets):
@@ -558,14 +558,14 @@ class PredictiveDistribution:
 
     def _each(self, value_of: Callable[[TargetMixture], FloatArray]) -> FloatArray:
         """Return values (n, t, ...) of each target's distribution."""
-        return self._rowwise(lambda part, _: np.stack([value_of(one) for one in part._mixtures], axis=1))
+        return self._rowwise(lambda part, _: np.stack([value_of(one) for one in part.mixtures], axis=1))
 
     def _each_at(self, y: npt.ArrayLike, value_of: Callable[[TargetMixture, FloatArray], FloatArray]) -> FloatArray:
         """Return values (n, t, ...) of each target's distribution at y."""
         targets = self.check_targets(y)
         return self._rowwise(
             lambda part, rows: np.stack(
-                [value_of(one, targets[rows, index]) for index, one in enumerate(part._mixtures)], axis=1
+                [value_of(one, targets[rows, index]) for index, one in enumerate(part.mixtures)], axis=1
             )
         )
 

@@ -145,7 +145,7 @@ def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: fl
     mean, of_y = of_f.error(values), _Groups(np.concatenate(replicates.labels), part._weights)
     ends, of_ends = [], []
     for tail in tails if not is_class else ():
-        found = [_of_quantile(mixture, tail, of_y) for mixture in part._mixtures]
+        found = [_of_quantile(mixture, tail, of_y) for mixture in part.mixtures]
         ends.append(np.stack([end for end, _ in found], axis=1))
         of_ends.append(np.stack([error for _, error in found], axis=1))
     return RerunError(

@@ -362,8 +362,10 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             begun = Pieces(os.fspath(self.store))
             if begun.has_begun:  # by the seed of the folder
                 settings = replace(settings, random_state=begun.header()["seed"])
-        likelihoods, settings = self._kind_of_noise(given, held_out, likelihoods, settings, about_noise.append)
-        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1])
+        likelihoods, by_networks, settings = self._kind_of_noise(
+            given, held_out, likelihoods, settings, about_noise.append
+        )
+        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1], settings)
         for line in (about_y, *about_noise):
             say(line)
         training, unseen = given._replace(y=targets), None
@@ -375,7 +377,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         with pn.Note.collect() as notes, self._kept(data, settings) as pieces:
             if pieces.seed is not None:
                 settings = replace(settings, pieces=pieces, random_state=pieces.seed, draws=pieces.first_draws)
-            result = fit_rows(data, likelihoods, settings, say=say)
+            result = fit_rows(data, likelihoods, settings, by_networks=by_networks, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
         self.report_ = FitReport.of(result, lines)
@@ -434,13 +436,13 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         say: Callable[[str], None],
-    ) -> tuple[Sequence[Likelihood], Settings]:
-        """Return the likelihoods between which the fit chooses, and the settings."""
-        return likelihoods, settings
+    ) -> tuple[Sequence[Likelihood], Likelihood | None, Settings]:
+        """Return the likelihoods between which the fit chooses, the one that networks prefer, and the settings."""
+        return likelihoods, None, settings
 
     @abstractmethod
     def _scaled_targets(
-        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
+        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood, settings: Settings
     ) -> tuple[npt.NDArray[Any], int, str]:
         """Set the scaling of the targets; return those of the network, their number, and the scaling in words."""
 
@@ -511,7 +513,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         inputs, offset = self.preprocessor_.transform(rows), self._offset(rows, exposure)
         progress = None if self.verbose else False
         found = of_fits(self.draws_.rerun_error(inputs, coverage, offset=offset, progress=progress))
-        return found if found.is_class else found.scaled(self.target_scaling_.scale)
+        if found.is_class:
+            return found
+        return self.target_scaling_.scaled(found, self.draws_.distribution(inputs, offset=offset))
 
     def _distribution(self, X: Any, exposure: npt.ArrayLike | None = None) -> Any:
         """Return the predictive distribution of the network's targets for rows of X."""

@@ -210,6 +210,7 @@ def choose_posterior(
     settings: Settings,
     *,
     spent: float = 0.0,
+    by_networks: Likelihood | None = None,
     say: Callable[[str], None] = print,
 ) -> Chosen:
     """Train networks by one or two likelihoods, and choose a posterior by pilot runs.
@@ -217,7 +218,7 @@ def choose_posterior(
     The first of two is tried by one candidate, if the budget pays for it, and the second only if that one is not
     convincing, so that its networks need not be trained. If the budget does not pay, networks alone tell which of them
     is taken. Without a choice, it is the second, and so it is where a target takes few values. `spent` are nominal
-    seconds of earlier training, which count in the budget.
+    seconds of earlier training, which count in the budget; `by_networks` is what networks alone prefer, if it is known.
     """
     if not may_choose(settings, len(data.training.X)):
         likelihoods = likelihoods[-1:]
@@ -244,7 +245,7 @@ def choose_posterior(
         if choice.is_settled:
             return choice.chosen()
         if not choice.trials:
-            likelihoods = [choice.noise_by_networks(likelihoods)]
+            likelihoods = [by_networks or choice.noise_by_networks(likelihoods)]
             possible = choice.with_more_chains(possible_candidates(settings, likelihoods))
     choice.try_all([one for one in possible if one.likelihood is likelihoods[-1]])
     return choice.chosen()

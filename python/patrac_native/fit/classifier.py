@@ -144,7 +144,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         return labels.reshape(-1).astype(np.int64)
 
     def _scaled_targets(
-        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
+        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood, settings: Settings
     ) -> tuple[npt.NDArray[Any], int, str]:
         """Return the labels as they are, the number of classes, and how many rows each has; raise for one class."""
         counts = np.bincount(targets, minlength=len(self.classes_))

@@ -93,8 +93,9 @@ def evaluate(
         distribution = distribution.left_out(y, row_weights=weights)
         if not is_class:
             rmse, nlpd = _validation_scores(nets[0], draws)
+            rmse = None if rmse is None or units.log else rmse * units.scale
     elif not is_class:
-        errors = (network.mean() - typical(draws.likelihood, y)) ** 2
+        errors = (units.mean_of(network) - units.inverse(typical(draws.likelihood, y))) ** 2
         rmse = np.sqrt([np.average(column, weights=weights) for column in errors.T])
     calibration = distribution.calibration(y, kind=kind, nets=nets, network_nlpd=nlpd, sample_weight=weights)
     scores: dict[str, Any] = {"kind": calibration.kind}
@@ -112,8 +113,9 @@ def evaluate(
         found, of_rows = more(distribution, rows, of_network)
     elif details:
         found, of_rows = _number_details(distribution, units, rows)
-        found["rmse_network"] = None if rmse is None else _plain(rmse * units.scale)
-        log_units = draws.likelihood.log_units(distribution.check_targets(y), np.atleast_1d(units.scale))
+        found["rmse_network"] = None if rmse is None else _plain(rmse)
+        slope = units.slope(typical(draws.likelihood, y))
+        log_units = draws.likelihood.log_units(distribution.check_targets(y), slope)
         found["nlpd_in_units"] = calibration.nlpd + float(np.average(log_units, weights=weights))
     else:
         found, of_rows = {"coverage": {"0.9": calibration.coverage}}, {}
@@ -127,22 +129,23 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     Counts have PIT values that are uniform within the step of the distribution function at the count. One at the end of
     its interval is covered in part, since intervals of whole numbers cover more than their probability.
     """
-    y = typical(distribution.likelihood, rows.y)
+    likelihood = distribution.likelihood
+    y = units.inverse(typical(likelihood, rows.y))
     ties = np.random.default_rng(0).uniform(size=y.shape)
     parts: dict[str, list[FloatArray]] = {}
     # Networks are evaluated once for each block of rows.
     for block, part in distribution.blocks():
-        seen = rows.y[block]
+        seen, moments = rows.y[block], units.moments(part)
         found = {
             "nlpd": part.nlpd(seen, per_row=True),
             "pit": part.pit(seen, ties=ties[block]),
-            "crps": part.crps(seen, per_row=True),
-            "mean": part.mean(),
-            "epistemic": (part.sd_f() / part.sd()) ** 2,
-            "noise_sd": np.sqrt(part.noise_variance()),
+            "crps": units.crps(part, seen),
+            "mean": moments.mean,
+            "epistemic": moments.epistemic_variance / moments.variance,
+            "noise_sd": np.sqrt(moments.noise_variance),
         }
         for coverage in COVERAGES:
-            lower, upper = part.interval(coverage)
+            lower, upper = map(units.inverse, part.interval(coverage))
             found[f"{coverage:g}"] = part.inside(seen, coverage)
             if coverage == 0.95:
                 found |= {"lower": lower, "upper": upper}
@@ -154,16 +157,14 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
         return np.asarray(np.average(values, axis=0, weights=rows.sample_weight))
 
     scores = {
-        "rmse": _plain(np.sqrt(mean((whole["mean"] - y) ** 2)) * units.scale),
+        "rmse": _plain(np.sqrt(mean((whole["mean"] - y) ** 2))),
         "coverage": {f"{coverage:g}": float(mean(whole[f"{coverage:g}"]).mean()) for coverage in COVERAGES},
-        "interval_width": _plain(mean(whole["upper"] - whole["lower"]) * units.scale),
-        "crps": _plain(mean(whole["crps"]) * units.scale),
+        "interval_width": _plain(mean(whole["upper"] - whole["lower"])),
+        "crps": _plain(mean(whole["crps"])),
         "pit_mean": float(whole["pit"].mean()),
         "pit_sd": float(whole["pit"].std()),
     }
-    arrays = {name: units.inverse_target(whole[name]) for name in ("mean", "lower", "upper")}
-    arrays |= {"y": units.inverse_target(y), "noise_sd": whole["noise_sd"] * units.scale}
-    arrays |= {name: whole[name] for name in ("pit", "epistemic")}
+    arrays = {"y": y} | {name: whole[name] for name in ("mean", "lower", "upper", "noise_sd", "pit", "epistemic")}
     if y.shape[1] == 1:
         arrays = {name: values[:, 0] for name, values in arrays.items()}
     return scores, {**arrays, "nlpd": whole["nlpd"]}

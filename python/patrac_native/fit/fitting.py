@@ -82,11 +82,13 @@ def fit_rows(
     likelihoods: Sequence[Likelihood],
     settings: Settings,
     *,
+    by_networks: Likelihood | None = None,
     say: Callable[[str], None] = print,
 ) -> FitResult:
     """Train networks on rows, choose a posterior among those of the likelihoods, sample it, and score it.
 
-    The likelihoods are of the targets in their units. Raises ValueError if there are too few rows to estimate the
+    The likelihoods are of the targets in their units; `by_networks` is the one whose networks predict best, if that is
+    known. Raises ValueError if there are too few rows to estimate the
     noise, or too few draws for the scores; RunInterrupted if Ctrl-C ended the run before there were enough draws for
     them, and KeyboardInterrupt if it ended the training or a run of the choice.
     """
@@ -99,7 +101,14 @@ def fit_rows(
     scale = np.atleast_1d(data.units.target_scale)
     scaled = [one.for_scaled_targets(scale) for one in likelihoods]
     estimated = time.perf_counter() - clock
-    chosen = choose_posterior(scaled, data, settings, spent=spent, say=say)
+    chosen = choose_posterior(
+        scaled,
+        data,
+        settings,
+        spent=spent,
+        by_networks=None if by_networks is None else scaled[list(likelihoods).index(by_networks)],
+        say=say,
+    )
     candidate, nets, seconds = chosen.candidate, chosen.nets, dict(chosen.seconds)
     seconds["training"] += estimated
     say(f"  {candidate}: {chosen.reason}")
@@ -224,7 +233,8 @@ def squared_scales(draws: AnyDraws) -> FloatArray | None:
 def describe_noise(draws: AnyDraws, units: TargetScaling) -> str:
     """Return a sentence on the noise; an empty text for classes."""
     how = "the mean of its draws" if draws.likelihood.is_sampled else "as asked"
-    return str(draws.likelihood.describe_noise(squared_scales(draws), units.target_scale, how))
+    text = str(draws.likelihood.describe_noise(squared_scales(draws), units.target_scale, how))
+    return f"of log y, which is the target here: {text}" if units.log and text else text
 
 
 def describe_prior(prior: Prior, settings: Settings) -> str:

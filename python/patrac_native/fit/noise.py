@@ -13,10 +13,14 @@ from scipy.optimize import minimize_scalar
 import patrac_native as pn
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
-from patrac_native.fit.training import left_out, nominal_seconds, train_networks
+from patrac_native.fit.training import Choice, folds, nominal_seconds, train_networks
 
-# Kinds of noise differ on so many rows if they differ at all.
-_MAX_ROWS = 5_000
+# Kinds of noise differ on so many rows if they differ at all; so many are scored, if there are as many.
+_MAX_ROWS, _SCORED_ROWS = 5_000, 1_000
+# The logarithm of a target is tried if its largest value is more than so many times its smallest.
+_WIDE = 2.0
+# The degrees of freedom between which residuals choose.
+_DEGREES_OF_FREEDOM = (2.5, 4.0, 8.0)
 # Noise of each row is not tried where values of a target stand further apart than this share of its standard deviation.
 _COARSE_GAP = 0.5
 # Bounds of an estimated dispersion: at the lower one, a mean count of a hundred has a variance that exceeds the Poisson
@@ -26,75 +30,129 @@ _DISPERSIONS = (1e-4, 1e3)
 
 @dataclass(frozen=True)
 class NoiseTrial:
-    """A network that was trained under a likelihood, scored on a fifth of the training rows, which it has not seen."""
+    """Networks that were trained under a likelihood, scored on training rows that each has not seen."""
 
-    likelihood: Likelihood  # with variance or dispersion as the scored rows have them around the network
+    kind: Likelihood  # as it was tried
+    fitted: Likelihood  # with variance or dispersion as the first scored rows have them around their network
+    of_log: bool  # whether it is one of log y
     nlpd: FloatArray  # (n,), of the scored rows, in the units of y
+    residuals: FloatArray  # (n,), of the first target of the network
     weights: FloatArray | None  # of these rows
     seconds: float  # nominal, of the training
 
+    @property
+    def label(self) -> str:
+        """What was tried, in words."""
+        return f"{self.kind.label} of log y" if self.of_log else self.kind.label
+
     def __str__(self) -> str:
-        mean, _ = pn.diagnostics.mean_with_error(self.nlpd, self.weights)
-        return f"{self.likelihood.label} {mean:.3f}"
+        return f"{self.label} {pn.diagnostics.mean_with_error(self.nlpd, self.weights)[0]:.3f}"
 
 
 def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> NoiseTrial | None:
-    """Train a network on four fifths of at most 5,000 training rows, and score it on the others; None if they are few.
+    """Train networks on four fifths of at most 5,000 training rows, and score each on the rest; None if that is small.
 
-    Networks of counts are trained under the Poisson likelihood, and the dispersion is the most likely one given their
-    means. Part of it is the error of that one network, which makes the estimate careful.
+    There are as many networks, at most five, as leave out 1,000 rows in turn, or all rows. Networks of counts are
+    trained under the Poisson likelihood, and the dispersion is the most likely one given their means. Part of it is the
+    error of that one network, which makes the estimate careful.
     """
     is_count = likelihood.targets == "count"
     few = FitData(data.training.spread(_MAX_ROWS), None, data.n_targets, data.units)
-    parts = left_out(few, settings)
-    if parts is None:
+    by, l2 = pn.Poisson() if is_count else likelihood, None
+    fitted: list[Likelihood] = []
+    scores, residuals, weights, seconds = [], [], [], 0.0
+    for held, kept in folds(few, settings, rows=_SCORED_ROWS):
+        sizes = data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
+        with pn.Note.collect():  # notes on a training are about its use; these networks are scored
+            nets = train_networks(sizes, kept, by, settings, l2=l2)
+        l2, seconds = Choice.of(nets[0]).l2, seconds + nominal_seconds(nets, len(kept.X))
+        f = by.with_offset(nets[0].predict(held.X), held.offset)
+        y, of_rows = by.check_targets(held.y, *f.shape), by.row_weights(held.sample_weight, len(f))
+        if is_count:
+            fitted.append(pn.NegativeBinomial(most_likely_dispersion(f, y, of_rows)))
+        else:
+            fitted.append(likelihood.fitted(f, y, of_rows) if likelihood.is_sampled else likelihood)
+        slope = data.units.slope(likelihood.typical(y))
+        scores.append(likelihood.log_units(y, slope) - fitted[-1].log_likelihood_rows(f, y))
+        residuals.append((likelihood.typical(y) - likelihood.predicted(f))[:, 0])
+        weights.append(of_rows)
+    if not fitted:
         return None
-    held, kept = parts
-    by = pn.Poisson() if is_count else likelihood
-    with pn.Note.collect():  # notes on a training are about its use; this network is scored
-        nets = train_networks(data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target), kept, by, settings)
-    f = by.with_offset(nets[0].predict(held.X), held.offset)
-    y, weights = by.check_targets(held.y, *f.shape), by.row_weights(held.sample_weight, len(f))
-    if is_count:
-        fitted: Likelihood = pn.NegativeBinomial(most_likely_dispersion(f, y, weights))
-    else:
-        fitted = likelihood.fitted(f, y, weights) if likelihood.is_sampled else likelihood
-    nlpd = likelihood.log_units(y, np.atleast_1d(data.units.scale)) - fitted.log_likelihood_rows(f, y)
-    return NoiseTrial(fitted, nlpd, held.sample_weight, nominal_seconds(nets, len(kept.X)))
+    of_all = None if data.training.sample_weight is None else np.concatenate(weights)
+    whole = np.concatenate(scores), np.concatenate(residuals)
+    return NoiseTrial(likelihood, fitted[0], data.units.log, *whole, of_all, seconds)
 
 
 def best_noise(trials: Sequence[NoiseTrial], say: Callable[[str], None]) -> NoiseTrial:
-    """Return the first trial, or the best of those that are better than it by more than a standard error; say why."""
-    first = trials[0]
+    """Return the first trial whose mean score is at most a standard error above the lowest one; say why.
 
-    def gain_over_first(trial: NoiseTrial) -> tuple[float, float]:
-        return pn.diagnostics.mean_with_error(first.nlpd - trial.nlpd, first.weights)
-
-    better = [trial for trial in trials[1:] if np.subtract(*gain_over_first(trial)) > 0]
-    best = max(better, key=lambda trial: gain_over_first(trial)[0], default=first)
-    rows = len(first.nlpd)
-    scores = ", ".join(map(str, trials))
-    say(f"  NLPD of {rows:,} left-out rows by a network alone: {scores}; {best.likelihood.label} is taken")
-    return best
-
-
-def is_better_as_counts(
-    rows: Rows, counts: Likelihood, others: Sequence[Likelihood], settings: Settings, say: Callable[[str], None]
-) -> bool:
-    """Return whether a network of counts predicts whole numbers y (n, 1) better than others.
-
-    The others are likelihoods of real targets, the simplest last. Log probabilities of whole numbers and log densities
-    are compared as they are: the density of a whole number stands for the probability of the unit around it.
+    The error is that of the difference between the two (the one-standard-error rule; Breiman et al. 1984).
     """
-    say("the target holds whole numbers, none negative; networks alone tell whether they are counts")
-    scaling = TargetScaling.fit(rows.y, rows.sample_weight, standardize=True)
-    scaled = FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling)
-    kinds = [(one.for_scaled_targets(scaling.scale), scaled) for one in reversed(others)]
-    if is_coarse(rows.y):
-        kinds = [(one, data) for one, data in kinds if not one.noise_by_row]
-    kinds.append((counts, FitData(rows, None, 1, TargetScaling.identity())))
-    trials = [trial for one, data in kinds if (trial := try_noise(one, data, settings)) is not None]
-    return bool(trials) and best_noise(trials, say).likelihood.targets == "count"
+    scores = ", ".join(map(str, trials))
+    best = min(trials, key=lambda trial: pn.diagnostics.mean_with_error(trial.nlpd, trial.weights)[0])
+    # Of the best itself both are zero.
+    taken = next(
+        trial
+        for trial in trials
+        if np.subtract(*pn.diagnostics.mean_with_error(trial.nlpd - best.nlpd, trial.weights)) <= 0
+    )
+    say(f"  NLPD of {len(best.nlpd):,} left-out rows by networks alone: {scores}; {taken.label} is taken")
+    return taken
+
+
+def noise_trials(
+    rows: Rows,
+    scalings: Sequence[TargetScaling],
+    likelihoods: Sequence[Likelihood],
+    counts: Likelihood | None,
+    settings: Settings,
+) -> list[NoiseTrial]:
+    """Try kinds of noise of one target y (n, 1), the simplest first; there are no trials if there are too few rows.
+
+    Kinds are likelihoods of real targets, the simplest last, on each of the scalings, Student-t noise where the
+    residuals of a network have its tails, and that of `counts` if y may be counts. Log probabilities of whole numbers
+    and log densities are compared as they are: the density of a whole number stands for the probability of the unit
+    around it. If nothing rivals the likelihoods themselves on a single scaling, only the simplest is tried.
+    """
+    *others, simplest = likelihoods
+    scaled = [FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling) for scaling in scalings]
+
+    def tried(likelihood: Likelihood, data: FitData) -> NoiseTrial | None:
+        return try_noise(likelihood.for_scaled_targets(data.units.scale), data, settings)
+
+    trials = [tried(simplest, data) for data in scaled]
+    # On rows whose target the network can meet exactly, neither noise of each row nor tails are bounded.
+    rich: Sequence[FitData] = [] if is_coarse(rows.y) else scaled
+    tails = [(df, data) for data, trial in zip(rich, trials, strict=False) if trial and (df := heavier_tails(trial))]
+    if counts is not None:
+        trials.append(try_noise(counts, FitData(rows, None, 1, TargetScaling.identity()), settings))
+    trials += [tried(pn.StudentT(df, "sampled"), data) for df, data in tails]
+    if len(trials) > 1:
+        trials += [tried(one, data) for one in reversed(others) for data in rich]
+    return [trial for trial in trials if trial is not None]
+
+
+def heavier_tails(trial: NoiseTrial) -> float | None:
+    """Return the degrees of freedom of Student-t noise that fits a network's residuals; None where normal noise does.
+
+    Each has the most likely scale. Student-t noise must raise the mean log density by more than a standard error.
+    """
+    residuals = trial.residuals[:, None]
+    weights = np.ones(len(residuals)) if trial.weights is None else trial.weights
+    zeros = np.zeros_like(residuals)
+
+    def density(likelihood: Likelihood) -> FloatArray:
+        return np.asarray(likelihood.fitted(zeros, residuals, weights).log_likelihood_rows(zeros, residuals))
+
+    by_df = {df: density(pn.StudentT(df, "sampled")) for df in _DEGREES_OF_FREEDOM}
+    best = max(by_df, key=lambda df: float(weights @ by_df[df]))
+    gain = pn.diagnostics.mean_with_error(by_df[best] - density(pn.Gaussian("sampled")), trial.weights)
+    return best if np.subtract(*gain) > 0 else None
+
+
+def may_take_log(y: FloatArray) -> bool:
+    """Return whether the logarithm of targets may tell more than themselves: all are positive, and they vary widely."""
+    return bool((y > 0).all() and y.max() > _WIDE * y.min())
 
 
 def are_counts(y: npt.NDArray[np.float64]) -> bool:
@@ -129,7 +187,7 @@ def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float
             f"{len(data.training.X)} training rows are too few to estimate the dispersion on a fifth of them; give "
             "dispersion, or more rows."
         )
-    value = float(trial.likelihood.arguments()["dispersion"])
+    value = float(trial.fitted.arguments()["dispersion"])
     little = "" if value > _DISPERSIONS[0] else ": counts vary as Poisson's or less"
     text = (
         f"dispersion {value:.3g}, the most likely one on {len(trial.nlpd)} training rows around a network of the "

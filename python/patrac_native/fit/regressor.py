@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array
 import patrac_native as pn
 from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
 from patrac_native.fit.choice import may_choose
-from patrac_native.fit.noise import are_counts, is_better_as_counts
+from patrac_native.fit.noise import are_counts, best_noise, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
@@ -40,6 +40,11 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         tell where `minutes` do not pay for such runs; "negative-binomial" where all targets are whole, none is negative
         and a network of counts predicts left-out rows better. It is "gaussian" where the architecture, `thin`, another
         device than the CPU or a kernel is given, with fewer than 100 rows, and where the target takes few values.
+    log_target : bool, optional
+        Whether the likelihood is that of log y: all targets must be positive, and noise is then a factor. Predictions
+        are in the units of y all the same, and `likelihood`, `noise_variance` and the fitted function are of log y. By
+        default, where `likelihood` is left open, it is chosen with it if the largest target is more than twice the
+        smallest; else False.
     noise_variance : float, optional
         Of "gaussian" and "censored": the variance in the units of y squared, > 0; by default it is sampled.
     df : float, optional
@@ -88,6 +93,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         prior_alpha: float | None = None,
         networks: int | None = None,
         likelihood: Likelihood | str | None = None,
+        log_target: bool | None = None,
         noise_variance: float | None = None,
         df: float | None = None,
         dispersion: float | None = None,
@@ -194,26 +200,43 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         say: Callable[[str], None],
-    ) -> tuple[Sequence[Likelihood], Settings]:
-        """Take a likelihood of counts, if there is a choice, where networks predict whole numbers better by it."""
-        is_open = len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1
-        # Held-out targets that have bounds are no single numbers.
-        if not (is_open and are_counts(rows.y)):
-            return likelihoods, settings
-        if held_out is not None and not are_counts(_numbers(held_out[1], 1)[0]):
-            return likelihoods, settings
+    ) -> tuple[Sequence[Likelihood], Likelihood | None, Settings]:
+        """Take the kind of noise by which networks predict left-out rows best, if there is a choice.
+
+        It is settled that way whether there are counts, outliers, or a target whose logarithm is predicted better;
+        whether the noise is the same in all rows is chosen later, by pilot runs if the budget pays for them.
+        """
+        given = settings.log_target
+        settings = replace(settings, log_target=bool(given))
+        if not (len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1):
+            return likelihoods, None, settings
+        # Held-out targets must be possible too.
+        y = rows.y if held_out is None else np.concatenate([rows.y, _numbers(held_out[1], 1)[0]])
+        logs = [given is True] if given is not None or not may_take_log(y) else [False, True]
+        weights, standardize = rows.sample_weight, self.standardize
+        scalings = [TargetScaling.fit(rows.y, weights, standardize=standardize, log=log) for log in logs]
         counts = replace(settings, likelihood="negative-binomial")
         of_counts = counts.likelihoods(dispersion=1.0)
-        is_better = is_better_as_counts(rows, of_counts[0], likelihoods, settings, say)
-        return (of_counts, counts) if is_better else (likelihoods, settings)
+        may_count = are_counts(y) and not given
+        trials = noise_trials(rows, scalings, likelihoods, of_counts[0] if may_count else None, settings)
+        if len(trials) < 2:
+            return likelihoods, None, settings
+        best = best_noise(trials, say)
+        if best.kind.targets == "count":
+            return of_counts, None, counts
+        settings = replace(settings, log_target=best.of_log)
+        kept = [one for one in likelihoods if one.label == best.kind.label]
+        return (likelihoods, kept[0], settings) if kept else ([best.kind], None, settings)
 
     def _scaled_targets(
-        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood
+        self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood, settings: Settings
     ) -> tuple[npt.NDArray[Any], int, str]:
         """Return the standardised targets, or counts as they are, their number, and the scaling in words."""
-        scaling = TargetScaling.fit(
-            likelihood.typical(targets), weights, standardize=self.standardize and likelihood.targets == "real"
-        )
+        log = bool(settings.log_target)
+        if log and likelihood.targets != "real":
+            raise ValueError(f"log_target belongs to a likelihood of numbers, and the likelihood is {likelihood!r}.")
+        is_standardized = self.standardize and likelihood.targets == "real"
+        scaling = TargetScaling.fit(likelihood.typical(targets), weights, standardize=is_standardized, log=log)
         self.target_scaling_ = scaling
         return scaling.transform(targets), self.n_outputs_, scaling.describe()
 
@@ -263,13 +286,13 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         std : ndarray of the same shape
             Only if `return_std`.
         """
-        found = self._distribution(X, exposure)
+        found, scaling = self._distribution(X, exposure), self.target_scaling_
         if not return_std:
-            return self._in_units(found.mean())
+            return self._columns(scaling.mean_of(found))
         # Both from one evaluation of the networks.
-        parts = [(part.mean(), part.sd()) for _, part in found.blocks()]
-        mean, sd = (np.concatenate(values) for values in zip(*parts, strict=True))
-        return self._in_units(mean), self._in_scale(sd)
+        parts = [scaling.moments(part) for _, part in found.blocks()]
+        mean, variance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+        return self._columns(mean), self._columns(np.sqrt(variance))
 
     def predict_interval(
         self, X: Any, coverage: float = 0.95, *, exposure: npt.ArrayLike | None = None
@@ -377,9 +400,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Variances in the units of y squared: total, aleatoric (the mean noise variance) and epistemic (the variance
             of the function over draws), each of shape (n,), or (n, t) if y had columns.
         """
-        parts = [(part.sd() ** 2, part.sd_f() ** 2) for _, part in self._distribution(X, exposure).blocks()]
-        total, epistemic = (self._in_scale(np.concatenate(values), 2) for values in zip(*parts, strict=True))
-        return Uncertainty(total, total - epistemic, epistemic)
+        parts = [self.target_scaling_.moments(part) for _, part in self._distribution(X, exposure).blocks()]
+        aleatoric = self._columns(np.concatenate([part.noise_variance for part in parts]))
+        epistemic = self._columns(np.concatenate([part.epistemic_variance for part in parts]))
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
 
     def _check_parts(self, net: pn.Network) -> None:
         """Raise ValueError, or AttributeError, unless the targets' attributes are those of a network and its draws."""
@@ -392,13 +416,11 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
 
     def _in_units(self, values: FloatArray) -> FloatArray:
         """Convert targets of the network (n, t) to the units of y: (n,), or (n, t) if y had columns."""
-        found = np.asarray(values * self.target_scaling_.scale + self.target_scaling_.mean)
-        return found if self._y_has_columns else found[:, 0]
+        return self._columns(self.target_scaling_.inverse(values))
 
-    def _in_scale(self, values: FloatArray, power: int = 1) -> FloatArray:
-        """Convert standard deviations (n, t), or for power 2 variances, as `_in_units` does targets."""
-        found = np.asarray(values * self.target_scaling_.scale**power)
-        return found if self._y_has_columns else found[:, 0]
+    def _columns(self, values: FloatArray) -> FloatArray:
+        """Return values (n, t) of each target as (n,), or as they are if y had columns."""
+        return values if self._y_has_columns else values[:, 0]
 
 
 def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:

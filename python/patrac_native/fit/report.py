@@ -326,12 +326,12 @@ def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:
     y = typical(est.draws_.likelihood, rows.y)
     if y.shape[1] > 1:
         return
-    error = of_fits(est.draws_.rerun_error(rows.X, offset=rows.offset, progress=False)).scaled(units.scale)
+    at = est.draws_.distribution(rows.X, offset=rows.offset)
+    error = units.scaled(of_fits(est.draws_.rerun_error(rows.X, offset=rows.offset, progress=False)), at)
     if error.lower is None or error.upper is None or not np.isfinite(error.lower).all():
         return
-    at = est.draws_.distribution(rows.X, offset=rows.offset)
-    found = (y, at.mean(), *at.interval(error.coverage))
-    seen, mean, lower, upper = (units.inverse_target(one[:, 0]) for one in found)
+    seen, lower, upper = (units.inverse(one)[:, 0] for one in (y, *at.interval(error.coverage)))
+    mean = units.mean_of(at)[:, 0]
     figure, said = page_figure(3.6), error.describe_predictions()
     plots.sorted_intervals(seen, mean, lower, upper, figure.subplots(), errors=(error.lower[:, 0], error.upper[:, 0]))
     yield (
@@ -352,9 +352,9 @@ def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:
     figure = page_figure(4.4)
     ax = plots.posterior_bands(
         preprocessor.in_units(places),
-        units.inverse_target(np.asarray(est.draws_.predict(places), dtype=np.float64)),
-        data=(preprocessor.in_units(data.X), units.inverse_target(typical(est.draws_.likelihood, data.y)[:, 0])),
-        y_interval=(units.inverse_target(lower[:, 0]), units.inverse_target(upper[:, 0])),
+        units.inverse(np.asarray(est.draws_.predict(places), dtype=np.float64)),
+        data=(preprocessor.in_units(data.X), units.inverse(typical(est.draws_.likelihood, data.y))[:, 0]),
+        y_interval=(units.inverse(lower)[:, 0], units.inverse(upper)[:, 0]),
         ax=figure.subplots(),
     )
     ax.set(xlabel=preprocessor.names[0], ylabel=target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,24 @@ import numpy.typing as npt
 from patrac_native import diagnostics
 from patrac_native.files import check_entries, check_numbers
 from patrac_native.fit.preprocessor import mean_and_scale
+from patrac_native.report import RerunError
 
 FloatArray = npt.NDArray[np.float64]
 # Scales of targets whose squares, by a factor of 1e8 to either side, are normal numbers of float64.
 _SMALLEST, _LARGEST = 1e-150, 1e150
+
+
+class Moments(NamedTuple):
+    """Mean (n, t) of targets in their units, and their variance in two parts: of the noise, and of its mean's draws."""
+
+    mean: FloatArray
+    noise_variance: FloatArray
+    epistemic_variance: FloatArray
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of the targets, (n, t)."""
+        return self.noise_variance + self.epistemic_variance
 
 
 @dataclass(frozen=True)
@@ -26,10 +40,13 @@ class TargetScaling:
     ----------
     mean, scale : ndarray of float64, shape (t,)
         One for each target; 0 and 1 for counts and classes, which stay as they are.
+    log : bool
+        Whether log y takes the place of y, of which `mean` and `scale` then are; default False.
     """
 
     mean: FloatArray
     scale: FloatArray
+    log: bool = False
 
     @classmethod
     def identity(cls, targets: int = 1) -> TargetScaling:
@@ -37,8 +54,9 @@ class TargetScaling:
         return cls(np.zeros(targets), np.ones(targets))
 
     @classmethod
-    def fit(cls, y: FloatArray, weights: FloatArray | None, *, standardize: bool) -> TargetScaling:
-        """Compute the moments of the columns of y (n, t); raise ValueError if one is constant."""
+    def fit(cls, y: FloatArray, weights: FloatArray | None, *, standardize: bool, log: bool = False) -> TargetScaling:
+        """Compute the moments of the columns of y (n, t), or of its logarithm; raise ValueError if one is constant."""
+        y = _logarithm(y) if log else y
         names = ["y"] if y.shape[1] == 1 else [f"y[:, {index}]" for index in range(y.shape[1])]
         moments = np.array([mean_and_scale(column, weights) for column in y.T])
         for name, column, (_, scale) in zip(names, y.T, moments, strict=True):
@@ -47,7 +65,8 @@ class TargetScaling:
             # Variances are in the square of its units.
             if not _SMALLEST <= scale <= _LARGEST:
                 raise ValueError(f"{name} varies by {scale:.3g}, whose square float64 cannot hold; change its unit.")
-        return cls(*moments.T) if standardize else cls.identity(y.shape[1])
+        mean, scale = moments.T if standardize else (np.zeros(y.shape[1]), np.ones(y.shape[1]))
+        return cls(mean, scale, log)
 
     @property
     def target_scale(self) -> Any:
@@ -56,36 +75,107 @@ class TargetScaling:
 
     def transform(self, y: FloatArray) -> FloatArray:
         """Return the targets of the network for y (n, t), (n,) for one target; or, of q numbers each, (n, t, q)."""
+        y = _logarithm(y) if self.log else y
         if y.ndim == 3:
             return np.ascontiguousarray((y - self.mean[:, None]) / self.scale[:, None])
         values: FloatArray = (y - self.mean) / self.scale
         return np.ascontiguousarray(values[:, 0] if len(self.scale) == 1 else values)
 
-    def inverse_target(self, values: npt.ArrayLike) -> FloatArray:
-        """Convert targets of the network, (n,) or (n, 1) of one target or (n, t), to the units of y."""
-        mean = self.mean[0] if len(self.scale) == 1 else self.mean
-        return np.asarray(np.asarray(values, dtype=np.float64) * self.target_scale + mean)
+    def inverse(self, values: FloatArray) -> FloatArray:
+        """Convert targets of the network (..., t) to the units of y."""
+        found = np.asarray(values * self.scale + self.mean)
+        return np.exp(found) if self.log else found
+
+    def slope(self, values: FloatArray) -> FloatArray:
+        """Return by how much y changes with the targets of the network, dy / dz, where these are `values` (n, t)."""
+        slope = self.scale * self.inverse(values) if self.log else self.scale
+        return np.asarray(np.broadcast_to(slope, values.shape))
+
+    def scaled(self, error: RerunError, distribution: Any) -> RerunError:
+        """Return a rerun error of predictions of a distribution in the units of y, by the slope at each end."""
+        if not self.log:
+            return error.scaled(self.scale)
+        f, tail = distribution.outputs()[..., : len(self.scale)], 0.5 * (1 - error.coverage)
+        ends = {"": distribution.interval(error.coverage), "band_": np.quantile(f, (tail, 1 - tail), axis=0)}
+        found: dict[str, Any] = {"mean": error.mean * self.scale * self.moments(distribution).mean}
+        for name, (lower, upper) in ends.items():
+            found[f"{name}lower"] = getattr(error, f"{name}lower") * self.slope(lower)
+            found[f"{name}upper"] = getattr(error, f"{name}upper") * self.slope(upper)
+            found[f"{name}width"] = self.inverse(upper) - self.inverse(lower)
+        return replace(error, **found)
+
+    def mean_of(self, part: Any) -> FloatArray:
+        """Return the mean of `moments` alone."""
+        return self.moments(part).mean if self.log else self.inverse(part.mean())
+
+    def moments(self, part: Any) -> Moments:
+        """Return the moments of y (n, t) of which a predictive distribution has the targets of the network.
+
+        Those of the exponential of Student-t noise are without its outermost tails, 0.25% on each side.
+        """
+        if not self.log:
+            squares = self.scale**2
+            return Moments(self.inverse(part.mean()), part.noise_variance() * squares, part.sd_f() ** 2 * squares)
+        blocks = [self._exponential_moments(block) for _, block in part.blocks()]
+        return Moments(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
+
+    def _exponential_moments(self, part: Any) -> Moments:
+        """Return the moments of y for a block of rows of which a distribution has log y."""
+        found = []
+        for mixture, mean, scale in zip(part.mixtures, self.mean, self.scale, strict=True):
+            location, c = mixture.location * scale + mean, scale * np.asarray(mixture.noise.scale)
+            # Given a draw, y is exp(location + c u).
+            of_noise = mixture.noise.log_mean_exp(c)
+            means = np.exp(location + of_noise)
+            variances = np.exp(2 * location) * (np.exp(mixture.noise.log_mean_exp(2 * c)) - np.exp(2 * of_noise))
+            of_y = mixture.average(means)
+            found.append((of_y, mixture.average(variances), mixture.average((means - of_y) ** 2)))
+        return Moments(*(np.stack(values, axis=1) for values in zip(*found, strict=True)))
+
+    def crps(self, part: Any, targets: npt.NDArray[Any]) -> FloatArray:
+        """Return the continuous ranked probability score (n, t), in the units of y, of targets of the network."""
+        if not self.log:
+            return np.asarray(part.crps(targets, per_row=True) * self.scale)
+        seen = part.check_targets(targets)
+        # Bounds (n, t, q) are converted one after the other.
+        of_y = self.inverse(seen) if seen.ndim == 2 else np.moveaxis(self.inverse(np.moveaxis(seen, -1, 0)), 0, -1)
+        return np.asarray(part.likelihood.crps_rows(self.inverse(part.sample()), of_y))
 
     def describe(self) -> str:
         """Return the conversion in words."""
+        of = "log y" if self.log else "y"
         if (self.scale == 1).all() and (self.mean == 0).all():
-            return f"y: {len(self.scale)} targets, as they are" if len(self.scale) > 1 else "y: as it is"
+            return f"{of}: {len(self.scale)} targets, as they are" if len(self.scale) > 1 else f"{of}: as it is"
         shown = [f"mean {m:.5g}, standard deviation {sd:.5g}" for m, sd in zip(self.mean, self.scale, strict=True)]
-        return f"y: standardised by {'; '.join([*shown[:5], *(['...'] if len(shown) > 5 else [])])}"
+        return f"{of}: standardised by {'; '.join([*shown[:5], *(['...'] if len(shown) > 5 else [])])}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values, whose numbers are exact."""
-        return {"mean": self.mean.tolist(), "scale": self.scale.tolist()}
+        return {"mean": self.mean.tolist(), "scale": self.scale.tolist(), "log": self.log}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> TargetScaling:
         """Rebuild from what `to_dict` returned."""
-        check_entries(content, {"mean": list, "scale": list}, "the scaling of the targets")
-        for name, values in content.items():
-            check_numbers(values, f"{name} of the targets")
+        check_entries(content, {"mean": list, "scale": list, "log": bool}, "the scaling of the targets")
+        for name in ("mean", "scale"):
+            check_numbers(content[name], f"{name} of the targets")
         if len(content["mean"]) != len(content["scale"]) or not all(scale > 0 for scale in content["scale"]):
             raise ValueError("the scales of the targets are not one positive number for each mean")
-        return cls(np.array(content["mean"], dtype=np.float64), np.array(content["scale"], dtype=np.float64))
+        mean, scale = (np.array(content[name], dtype=np.float64) for name in ("mean", "scale"))
+        return cls(mean, scale, content["log"])
+
+
+def _logarithm(y: FloatArray) -> FloatArray:
+    """Return log y, also of bounds that are zero or infinite; raise ValueError if a number is not positive."""
+    wrong = (y[..., 0] < 0) | (y[..., 1] <= 0) if y.ndim == 3 else y <= 0
+    if wrong.any():
+        row = int(np.argmax(wrong.reshape(len(y), -1).any(axis=1)))
+        raise ValueError(
+            f"y must be positive: the fit is one of log y; got {y[row].reshape(-1)[0]:g} in row {row} (counted from "
+            "0). Leave such rows out, or fit with log_target=False."
+        )
+    with np.errstate(divide="ignore"):
+        return np.log(y)
 
 
 class Rows(NamedTuple):

@@ -70,6 +70,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
 }
 NOISE_CONSTRAINTS: Mapping[str, list[Any]] = {
     "noise_variance": [None, Interval(numbers.Real, 0, None, closed="neither")],
+    "log_target": [None, "boolean"],
     "df": [None, Interval(numbers.Real, 1, 1e8, closed="both")],
     "dispersion": [None, Interval(numbers.Real, 1e-8, None, closed="left")],
     "exposure": [None, str, numbers.Integral],
@@ -92,6 +93,7 @@ class Settings:
     networks: int | None = None
     likelihood: str | Likelihood | None = None
     noise_variance: float | None = None
+    log_target: bool | None = None
     df: float | None = None
     dispersion: float | None = None
     minutes: float = 0.1

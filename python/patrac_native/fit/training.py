@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 import patrac_native as pn
 from patrac_native.fit.budget import CORES
@@ -50,6 +52,7 @@ def describe_training(net: pn.Network, units: TargetScaling) -> str:
     """Return a line on the penalty, the number of epochs and the residuals on the rows by which they were chosen."""
     choice = Choice.of(net)
     text = f"l2 {choice.l2:.3g}, {choice.epochs:,} epochs"
+    target = "log y" if units.log else "the target"
     if not choice.validation:
         return text
     text += f"; validated on {choice.validation}"
@@ -61,8 +64,8 @@ def describe_training(net: pn.Network, units: TargetScaling) -> str:
         return f"{text}, whose residuals have variances {listed} of the standardised targets"
     in_units = float(mse[0]) * units.target_scale**2
     return (
-        f"{text}, whose residuals have variance {in_units:.4g} in the target's units squared (sd {in_units**0.5:.4g}; "
-        f"{float(mse[0]):.4g} of the standardised target)"
+        f"{text}, whose residuals have variance {in_units:.4g} in the units of {target} squared (sd "
+        f"{in_units**0.5:.4g}; {float(mse[0]):.4g} of the standardised target)"
     )
 
 
@@ -155,3 +158,19 @@ def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tu
     except ValueError:  # too few rows of each class to leave any out
         return None
     return None if len(held) < MIN_ROWS else (training.take(held), training.take(kept))
+
+
+def folds(data: FitData, settings: Settings, rows: int) -> Iterator[tuple[Rows, Rows]]:
+    """Yield fifths of the training rows, each with the other rows, until `rows` are left out in all, or all are.
+
+    There are none if a fifth would be fewer than `MIN_ROWS` rows.
+    """
+    training, scored = data.training, 0
+    n, shares = len(training.X), [PILOT_FRACTION] * (round(1 / PILOT_FRACTION) - 1)
+    if PILOT_FRACTION * n < MIN_ROWS:
+        return
+    for held in pn.diagnostics.split_rows(n, shares, seed=settings.random_state, groups=data.copies):
+        if scored >= rows:
+            return
+        scored += len(held)
+        yield training.take(held), training.take(np.setdiff1d(np.arange(n), held))

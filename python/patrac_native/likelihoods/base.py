@@ -235,8 +235,11 @@ class Likelihood(Complete, abstract=True):
         return y
 
     def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
-        """Return what the negative log densities of targets y / scale lack of those of y, (n,), for scale (t,)."""
-        return np.full(len(y), np.log(scale).sum())
+        """Return what the negative log densities of targets y / scale lack of those of y, (n,).
+
+        The scale is (t,) or, where the units of rows differ, (n, t).
+        """
+        return np.broadcast_to(np.log(scale).sum(axis=-1), (len(y),))
 
     def crps_rows(self, noisy: FloatArray, y: Targets) -> FloatArray:
         """Return the continuous ranked probability score (n, t) of draws (M, n, t) of numbers, noise included, at y."""

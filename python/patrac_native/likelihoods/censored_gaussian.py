@@ -123,8 +123,8 @@ class CensoredGaussian(SampledNoiseLikelihood):
 
     def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
         """Return the sum of log scale over the targets that are known: probabilities of others have no units."""
-        units: FloatArray = (y[..., 0] == y[..., 1]) @ np.log(scale)
-        return units
+        known = y[..., 0] == y[..., 1]
+        return np.asarray(np.where(known, np.log(scale), 0.0).sum(axis=1))
 
     def core_targets(self, y: Targets, offset: FloatArray | None) -> FloatArray:
         """Return the lower bounds and, beside them, the upper ones, shape (n, 2m)."""
@@ -267,7 +267,7 @@ class BoundedMixture(PredictiveMixture):
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return the probabilities of less than the lower and of less than the upper bound, each of shape (n,)."""
         below, upto = (
-            self._average(self.noise.cdf((bound - self.location) / self.noise.scale)) for bound in self._bounds(y).T
+            self.average(self.noise.cdf((bound - self.location) / self.noise.scale)) for bound in self._bounds(y).T
         )
         return below, upto
 

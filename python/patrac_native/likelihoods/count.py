@@ -139,7 +139,7 @@ class CountMixture(TargetMixture):
 
     def noise_variance(self) -> FloatArray:
         """Return the mean over the draws of the variance of the count given its mean, shape (n,)."""
-        return self._average(self.likelihood.variance(self.predictor[..., None])[..., 0])
+        return self.average(self.likelihood.variance(self.predictor[..., None])[..., 0])
 
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
         """Return the probability of at most y, shape (n,)."""

@@ -38,7 +38,7 @@ class TargetMixture(ABC):
 
     def mean(self) -> FloatArray:
         """Return the mean of f, which is that of y where its noise has one, or of the count, shape (n,)."""
-        return self._average(self.means)
+        return self.average(self.means)
 
     @abstractmethod
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
@@ -65,7 +65,7 @@ class TargetMixture(ABC):
 
     def sd_f(self) -> FloatArray:
         """Return the standard deviation of f, or of the mean count, over the draws, shape (n,)."""
-        return np.sqrt(self._average((self.means - self.mean()) ** 2))
+        return np.sqrt(self.average((self.means - self.mean()) ** 2))
 
     @abstractmethod
     def noise_variance(self) -> FloatArray:
@@ -114,7 +114,7 @@ class TargetMixture(ABC):
         some: FloatArray = self.weights[::every] / self.weights[::every].sum(axis=0)
         return some
 
-    def _average(self, values: FloatArray) -> FloatArray:
+    def average(self, values: FloatArray) -> FloatArray:
         """Return the mean over the draws of values (M, n)."""
         return mean_over_draws(values, self.weights)
 

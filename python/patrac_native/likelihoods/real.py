@@ -19,6 +19,8 @@ from patrac_native.validation.checks import FloatArray, check_finite, check_prob
 
 # Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
 _QUANTILE_STEPS = 60
+# Parts of equal probability by which the mean of exponentials of heavy-tailed noise is computed.
+_PARTS = 200
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,21 @@ class Noise:
     cdf: Callable[[FloatArray], FloatArray]  # the distribution function of u, applied entrywise
     quantile: Callable[[Any], Any]  # the quantile function of u, applied entrywise to probabilities
     log_density: Callable[[FloatArray], FloatArray]  # of u, applied entrywise
+    log_mean_exp: Callable[[FloatArray], FloatArray]  # log of the mean of exp(c u) for each c, see `log_mean_exp`
+
+
+def log_mean_exp(quantile: Callable[[Any], Any], c: FloatArray) -> FloatArray:
+    """Return the log of the mean of exp(c u) over 99.5% of a symmetric distribution: without its outermost tails.
+
+    Those of Student-t noise make the mean infinite for every c. It is that over the midpoints of 200 parts of equal
+    probability.
+    """
+    u = quantile((np.arange(_PARTS) + 0.5) / _PARTS)
+    top = np.abs(c) * u[-1]
+    found = np.zeros_like(top)
+    for one in u:
+        found += np.exp(c * one - top)
+    return np.asarray(top + np.log(found / _PARTS))
 
 
 def standard_normal() -> Noise:
@@ -42,6 +59,7 @@ def standard_normal() -> Noise:
         cdf=ndtr,
         quantile=ndtri,
         log_density=lambda u: -0.5 * (u**2 + math.log(2.0 * math.pi)),
+        log_mean_exp=lambda c: 0.5 * c**2,
     )
 
 
@@ -94,11 +112,11 @@ class PredictiveMixture(TargetMixture):
 
     def noise_variance(self) -> FloatArray:
         """Return the mean over the draws of the variance of the noise, shape (n,); infinite where it has none."""
-        return self._average(np.broadcast_to(np.asarray(self.noise.variance), self.location.shape))
+        return self.average(np.broadcast_to(np.asarray(self.noise.variance), self.location.shape))
 
     def cdf(self, y: npt.ArrayLike) -> FloatArray:
         """Return the probability of less than y, shape (n,): the PIT values of observed targets."""
-        return self._average(self.noise.cdf((self._targets(y) - self.location) / self.noise.scale))
+        return self.average(self.noise.cdf((self._targets(y) - self.location) / self.noise.scale))
 
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), which are equal for numbers, each of shape (n,)."""
@@ -132,8 +150,8 @@ class PredictiveMixture(TargetMixture):
         narrowest, found = scale.min(axis=0), np.zeros(x.shape, dtype=bool)
         for _ in range(_QUANTILE_STEPS):
             u = (x - self.location) / scale
-            excess = self._average(self.noise.cdf(u)) - probability
-            density = self._average(np.exp(self.noise.log_density(u)) / scale)
+            excess = self.average(self.noise.cdf(u)) - probability
+            density = self.average(np.exp(self.noise.log_density(u)) / scale)
             low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = x - excess / density

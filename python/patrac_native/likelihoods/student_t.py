@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from patrac_native.likelihoods.base import Targets, diagonal_root
 from patrac_native.likelihoods.numbers import listed
-from patrac_native.likelihoods.real import Noise
+from patrac_native.likelihoods.real import Noise, log_mean_exp
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
 
@@ -207,6 +207,7 @@ class StudentT(SampledNoiseLikelihood):
             cdf=lambda u: stdtr(df, u),
             quantile=lambda probability: stdtrit(df, probability),
             log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
+            log_mean_exp=lambda c: log_mean_exp(lambda probability: stdtrit(df, probability), c),
         )
 
     def draw_standard(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
