@@ -64,7 +64,9 @@ def test_densities_have_the_jacobian_and_integrate_to_one() -> None:
     est, x = fitted(), data(2, 1)[0]
     grid = np.exp(np.linspace(np.log(20.0), np.log(50_000.0), 800))
     inputs = np.repeat(x, len(grid), axis=0)
-    rows = evaluate(est.draws_, est.target_scaling_, Rows(est.preprocessor_.transform(inputs), est._targets(grid)))
+    rows = evaluate(
+        est.draws_, est.target_scaling_, Rows(est.preprocessor_.transform(inputs), est._scaled(est._observed(grid)))
+    )
     density = np.exp(-rows.arrays["nlpd"]) / (grid * est.target_scaling_.scale[0])
     assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-3)
     # The score in the units of y is the mean of these.

@@ -346,7 +346,7 @@ def test_the_dispersion_of_counts_is_estimated() -> None:
     counts = np.random.default_rng(0).negative_binomial(2, 0.2, len(X))
     reg = quietly(pn.PatracRegressor(likelihood="negative-binomial", **FULL), X, counts)
     assert 0.1 < reg.draws_.likelihood.dispersion < 2
-    assert "the most likely one on 24 training rows around a network of the others" in str(reg.report_)
+    assert "the most likely one on 120 training rows around networks of the others" in str(reg.report_)
     given = quietly(pn.PatracRegressor(likelihood="negative-binomial", dispersion=0.3, **FULL), X, counts)
     assert given.draws_.likelihood.dispersion == 0.3
     with pytest.raises(ValueError, match=r"80 training rows are too few to estimate the dispersion.*give dispersion"):

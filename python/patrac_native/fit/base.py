@@ -357,26 +357,19 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             say(line)
         inputs = self.preprocessor_.transform(rows)
         given = Rows(inputs, targets, weights, offset)
+        unseen = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         about_noise: list[str] = []
-        if self.store is not None and not isinstance(self.random_state, numbers.Integral):
-            begun = Pieces(os.fspath(self.store))
-            if begun.has_begun:  # by the seed of the folder
-                settings = replace(settings, random_state=begun.header()["seed"])
-        likelihoods, by_networks, settings = self._kind_of_noise(
-            given, held_out, likelihoods, settings, about_noise.append
-        )
-        targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1], settings)
-        for line in (about_y, *about_noise):
-            say(line)
-        training, unseen = given._replace(y=targets), None
-        unseen_rows = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
-        if unseen_rows is not None:
-            X_unseen, y_unseen, offset = unseen_rows
-            unseen = Rows(self.preprocessor_.transform(X_unseen), y_unseen, None, offset)
-        data = FitData(training, unseen, n_targets, self.target_scaling_)
-        with pn.Note.collect() as notes, self._kept(data, settings) as pieces:
+        with pn.Note.collect() as notes, self._kept(given, unseen, settings) as pieces:
             if pieces.seed is not None:
                 settings = replace(settings, pieces=pieces, random_state=pieces.seed, draws=pieces.first_draws)
+            likelihoods, by_networks, settings = self._kind_of_noise(
+                given, unseen, likelihoods, settings, about_noise.append
+            )
+            targets, n_targets, about_y = self._scaled_targets(targets, weights, likelihoods[-1], settings)
+            for line in (about_y, *about_noise):
+                say(line)
+            unseen = None if unseen is None else unseen._replace(y=self._scaled(unseen.y))
+            data = FitData(given._replace(y=targets), unseen, n_targets, self.target_scaling_)
             result = fit_rows(data, likelihoods, settings, by_networks=by_networks, say=say)
         self.result_, self.draws_ = result, result.draws
         self.n_iter_ = Choice.of(result.posteriors[0].network.net).epochs
@@ -389,11 +382,11 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             what = "the draws should be looked at" if self.report_.converged else "the chains have not converged"
             kind("verdict", f"{type(self).__name__}: {what}. {self.report_.verdict}").give(stacklevel=4)
 
-    def _kept(self, data: FitData, settings: Settings) -> AbstractContextManager[Pieces]:
-        """Open the folder in which the fit is kept, if there is one."""
+    def _kept(self, given: Rows, unseen: Rows | None, settings: Settings) -> AbstractContextManager[Pieces]:
+        """Open the folder in which the fit of rows is kept, if there is one."""
         if self.store is None:
             return nullcontext(Pieces())
-        rows = {"": data.training} | ({} if data.held_out is None else {"unseen ": data.held_out})
+        rows = {"": given} | ({} if unseen is None else {"unseen ": unseen})
         arrays = {f"{part}{name}": values for part in rows for name, values in rows[part]._asdict().items()}
         found = contents_hash({name: np.asarray(values) for name, values in arrays.items() if values is not None})
         identity = {"rows": found.tobytes().hex(), "likelihood": None}
@@ -403,17 +396,15 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Pieces.opened(
             self.store,
             identity,
-            data.training.spread(_GRID_ROWS).X,
+            given.spread(_GRID_ROWS).X,
             seed=settings.random_state,
             is_given=isinstance(self.random_state, numbers.Integral),
             draws=settings.draws,
             lengthens=self.warm_start,
         )
 
-    def _held_out(
-        self, rows: tuple[Any, ...] | None, *, takes_offset: bool
-    ) -> tuple[Any, npt.NDArray[Any], FloatArray | None] | None:
-        """Return rows (X, y) or (X, y, exposure), checked, with targets of the network and log exposures."""
+    def _held_out(self, rows: tuple[Any, ...] | None, *, takes_offset: bool) -> Rows | None:
+        """Return rows (X, y) or (X, y, exposure), checked, as inputs of the network, targets and log exposures."""
         if rows is None:
             return None
         if not isinstance(rows, tuple | list) or len(rows) not in (2, 3):
@@ -423,7 +414,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         X = self._checked_rows(rows[0], reset=False)
         y = readable(rows[1], "y")
         check_consistent_length(X, y)
-        return X, self._targets(y), self._offset(X, rows[2] if len(rows) > 2 else None)
+        inputs, offset = self.preprocessor_.transform(X), self._offset(X, rows[2] if len(rows) > 2 else None)
+        return Rows(inputs, self._observed(y), None, offset)
 
     @abstractmethod
     def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:
@@ -432,7 +424,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _kind_of_noise(
         self,
         rows: Rows,
-        held_out: tuple[Any, ...] | None,
+        unseen: Rows | None,
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         say: Callable[[str], None],
@@ -447,8 +439,12 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Set the scaling of the targets; return those of the network, their number, and the scaling in words."""
 
     @abstractmethod
-    def _targets(self, y: Any) -> npt.NDArray[Any]:
-        """Return observed targets as the network has them; raise ValueError if they are not such as were fitted."""
+    def _observed(self, y: Any) -> npt.NDArray[Any]:
+        """Return observed targets in their units; raise ValueError if they are not such as were fitted."""
+
+    def _scaled(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return checked targets as the network has them; here as they are."""
+        return targets
 
     def evaluate(
         self, X: Any = None, y: Any = None, sample_weight: npt.ArrayLike | None = None, *, exposure: Any = None
@@ -480,7 +476,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         check_consistent_length(rows, y)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
         inputs = self.preprocessor_.transform(rows)
-        return evaluate(self.draws_, self.target_scaling_, Rows(inputs, self._targets(y), weights, offset))
+        return evaluate(
+            self.draws_, self.target_scaling_, Rows(inputs, self._scaled(self._observed(y)), weights, offset)
+        )
 
     def rerun_error(self, X: Any, coverage: float = 0.9, *, exposure: npt.ArrayLike | None = None) -> RerunError:
         """Return how far predictions would move if the fit were run again with another `random_state`.

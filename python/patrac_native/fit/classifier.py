@@ -165,7 +165,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         if not (is_class and in_order and count == len(self.classes_)) or self.target_scaling_.scale.tolist() != [1.0]:
             raise ValueError("its classes are not those of its network")
 
-    def _targets(self, y: Any) -> npt.NDArray[Any]:
+    def _observed(self, y: Any) -> npt.NDArray[Any]:
         """Return observed labels as numbers from 0."""
         labels = _labels(y)
         known = np.isin(labels, self.classes_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ class NoiseTrial:
     """Networks that were trained under a likelihood, scored on training rows that each has not seen."""
 
     kind: Likelihood  # as it was tried
-    fitted: Likelihood  # with variance or dispersion as the first scored rows have them around their network
+    fitted: Likelihood  # with variance or dispersion as the scored rows have them around their networks
     of_log: bool  # whether it is one of log y
     nlpd: FloatArray  # (n,), of the scored rows, in the units of y
     residuals: FloatArray  # (n,), of the first target of the network
@@ -54,33 +55,31 @@ def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> Nois
 
     There are as many networks, at most five, as leave out 1,000 rows in turn, or all rows. Networks of counts are
     trained under the Poisson likelihood, and the dispersion is the most likely one given their means. Part of it is the
-    error of that one network, which makes the estimate careful.
+    error of each network, which makes the estimate careful.
     """
     is_count = likelihood.targets == "count"
     few = FitData(data.training.spread(_MAX_ROWS), None, data.n_targets, data.units)
-    by, l2 = pn.Poisson() if is_count else likelihood, None
-    fitted: list[Likelihood] = []
-    scores, residuals, weights, seconds = [], [], [], 0.0
+    by, l2, seconds = pn.Poisson() if is_count else likelihood, None, 0.0
+    parts: list[tuple[Any, ...]] = []
     for held, kept in folds(few, settings, rows=_SCORED_ROWS):
         sizes = data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
         with pn.Note.collect():  # notes on a training are about its use; these networks are scored
             nets = train_networks(sizes, kept, by, settings, l2=l2)
         l2, seconds = Choice.of(nets[0]).l2, seconds + nominal_seconds(nets, len(kept.X))
         f = by.with_offset(nets[0].predict(held.X), held.offset)
-        y, of_rows = by.check_targets(held.y, *f.shape), by.row_weights(held.sample_weight, len(f))
-        if is_count:
-            fitted.append(pn.NegativeBinomial(most_likely_dispersion(f, y, of_rows)))
-        else:
-            fitted.append(likelihood.fitted(f, y, of_rows) if likelihood.is_sampled else likelihood)
-        slope = data.units.slope(likelihood.typical(y))
-        scores.append(likelihood.log_units(y, slope) - fitted[-1].log_likelihood_rows(f, y))
-        residuals.append((likelihood.typical(y) - likelihood.predicted(f))[:, 0])
-        weights.append(of_rows)
-    if not fitted:
+        parts.append((f, by.check_targets(held.y, *f.shape), by.row_weights(held.sample_weight, len(f))))
+    if not parts:
         return None
-    of_all = None if data.training.sample_weight is None else np.concatenate(weights)
-    whole = np.concatenate(scores), np.concatenate(residuals)
-    return NoiseTrial(likelihood, fitted[0], data.units.log, *whole, of_all, seconds)
+    f, y, weights = (np.concatenate(of_rows) for of_rows in zip(*parts, strict=True))
+    if is_count:
+        fitted: Likelihood = pn.NegativeBinomial(most_likely_dispersion(f, y, weights))
+    else:
+        fitted = likelihood.fitted(f, y, weights) if likelihood.is_sampled else likelihood
+    typical = likelihood.typical(y)
+    nlpd = likelihood.log_units(y, data.units.slope(typical)) - fitted.log_likelihood_rows(f, y)
+    residuals = (typical - likelihood.predicted(f))[:, 0]
+    is_weighted = data.training.sample_weight is not None
+    return NoiseTrial(likelihood, fitted, data.units.log, nlpd, residuals, weights if is_weighted else None, seconds)
 
 
 def best_noise(trials: Sequence[NoiseTrial], say: Callable[[str], None]) -> NoiseTrial:
@@ -171,7 +170,7 @@ def is_coarse(targets: FloatArray) -> bool:
 
 
 def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float, str]:
-    """Estimate the dispersion of counts, whose variance is mean + dispersion mean^2, on a fifth of the training rows.
+    """Estimate the dispersion of counts, whose variance is mean + dispersion mean^2, on left-out training rows.
 
     Returns
     -------
@@ -190,8 +189,8 @@ def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float
     value = float(trial.fitted.arguments()["dispersion"])
     little = "" if value > _DISPERSIONS[0] else ": counts vary as Poisson's or less"
     text = (
-        f"dispersion {value:.3g}, the most likely one on {len(trial.nlpd)} training rows around a network of the "
-        f"others{little}"
+        f"dispersion {value:.3g}, the most likely one on {len(trial.nlpd)} training rows around networks of "
+        f"the others{little}"
     )
     return value, trial.seconds, text
 

@@ -53,7 +53,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         Of "student-t": degrees of freedom, from 1 to 1e8; default 4. The scale is sampled.
     dispersion : float, optional
         Of "negative-binomial", whose variance is mean + dispersion mean^2: at least 1e-8; by default it is estimated on
-        a fifth of the rows.
+        rows that are left out in turn.
     exposure : str or int, optional
         Of counts: the column of X that holds the exposure, positive numbers to which the mean count is proportional,
         such as a time or a population. It is no input. It can be an argument of `fit` and `predict` instead.
@@ -198,7 +198,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     def _kind_of_noise(
         self,
         rows: Rows,
-        held_out: tuple[Any, ...] | None,
+        unseen: Rows | None,
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         say: Callable[[str], None],
@@ -213,7 +213,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if not (len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1):
             return likelihoods, None, settings
         # Held-out targets must be possible too.
-        y = rows.y if held_out is None else np.concatenate([rows.y, _numbers(held_out[1], 1)[0]])
+        y = rows.y if unseen is None else np.concatenate([rows.y, unseen.y])
         logs = [given is True] if given is not None or not may_take_log(y) else [False, True]
         weights, standardize = rows.sample_weight, self.standardize
         scalings = [TargetScaling.fit(rows.y, weights, standardize=standardize, log=log) for log in logs]
@@ -262,11 +262,15 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             return float(super().score(X, y, sample_weight))
         return -float(self.evaluate(X, y, sample_weight).scores["nlpd_in_units"])
 
-    def _targets(self, y: Any) -> npt.NDArray[Any]:
-        """Return observed targets as the network has them."""
+    def _observed(self, y: Any) -> npt.NDArray[Any]:
+        """Return observed targets (n, t) in their units."""
         targets, _ = _numbers(y, self._numbers_per_target)
         if targets.shape[1] != self.n_outputs_:
             raise ValueError(f"y must have {self.n_outputs_} targets, as in the fit; got {targets.shape[1]}.")
+        return targets
+
+    def _scaled(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return targets as the network has them."""
         return self.target_scaling_.transform(targets)
 
     def predict(
