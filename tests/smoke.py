@@ -19,7 +19,7 @@ import patrac_native as pn
 
 def main() -> None:
     """Sample every architecture at every instruction-set level of this machine, and read the draws from a file."""
-    assert Path(__file__).resolve().parents[1] not in Path(pn.__file__).resolve().parents, "not an installed package"
+    assert Path(__file__).resolve().parents[1] / "python" not in Path(pn.__file__).resolve().parents, "not installed"
     levels = pn.build_info()["SIMD levels"].split(", ")
     if platform.machine() == "x86_64":
         assert levels == ["v2", "v3", "v4"], "a package has all levels"
