@@ -33,8 +33,9 @@ namespace patrac::PATRAC_LEVEL {
 template <class T, Target<T> Sampled, Transition<T, Sampled> Kernel>
 class Chain final : public ChainTask {
 public:
-    // config and buffers are shared by all chains of a run and outlive them.
-    Chain(Sampled target, const RunConfig& config, const RunBuffers<T>& buffers, std::int64_t index)
+    // config and buffers are shared by all chains of a run and outlive them. What a chain does once is compiled for
+    // size: there are 48 kinds of chain.
+    [[gnu::cold]] Chain(Sampled target, const RunConfig& config, const RunBuffers<T>& buffers, std::int64_t index)
         : config_(config),
           out_(buffers),
           target_(std::move(target)),
@@ -93,7 +94,7 @@ public:
 
     // Between steps, where no chain waits. What a step computes anew and what follows from the numbers here is left
     // out: the proposed state, a completed draw, coefficients of a move, the noise.
-    void exchange(Checkpoint& saved) override {
+    [[gnu::cold]] void exchange(Checkpoint& saved) override {
         saved.exchange(step_, accepted_, nonfinite_, warmup_nonfinite_, steps_since_draw_, accepted_since_draw_,
                        evaluated_since_draw_);
         if (step_ < 0 || steps_since_draw_ < 0 || steps_since_draw_ >= config_.thin) Checkpoint::refuse();

@@ -29,9 +29,10 @@ inline constexpr int registers = 16;
 #endif
 
 // The largest number of vectors of rows in a block of N nodes: accumulators, one vector of each row block and one
-// weight fill the registers.
+// weight fill the registers. For the two or three nodes that remain after groups of four, eight accumulators keep the
+// units busy, and more would be the larger part of what the level with 32 registers compiles.
 template <int N>
-inline constexpr int max_vectors = std::min(8, (registers - 1) / (N + 1));
+inline constexpr int max_vectors = std::min(N == 2 || N == 3 ? 4 : 8, (registers - 1) / (N + 1));
 
 // `count` nodes from `sources` through weights w[o * out_step + s * source_step] into out (nodes, stride).
 // Aliasing: out overlaps no source; result(row, ..) may read out at that row.
