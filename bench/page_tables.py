@@ -1,8 +1,8 @@
 """The tables of the pages, made from the records in bench/results/: `python bench/page_tables.py` writes them.
 
 A page has the line `<!-- table: FOLDER/RECORD:TABLE -->`, and `<!-- end of table -->` below it; what stands between is
-replaced. A cell of a record may quote cells of others: `{FOLDER/RECORD:TABLE|ROW|COLUMN}`, ROW being the words of its first
-column. `--check` writes nothing and fails if a page differs.
+replaced. A cell of a record may quote a cell of another: `{FOLDER/RECORD:TABLE|ROW|COLUMN}`, ROW being the words of its
+first column. `--check` writes nothing and fails if a page differs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def words(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, int | Decimal):
-        return f"{value:,}".replace("-", "−")
+        return f"{value:,}"
     return QUOTED.sub(lambda match: quoted(*match.groups()), value)
 
 
 def quoted(name: str, row: str, column: str) -> str:
-    """Return one cell of another table; `row` is the words of its first column, or of its first two with " / " between."""
+    """Return one cell of another table; `row` is its first column, or its first two with " / " between."""
     of = table(name)
     rows = [one for one in of["rows"] if row in (one[0], f"{one[0]} / {one[1]}")]
     if len(rows) != 1 or of["columns"].count(column) != 1:

@@ -59,7 +59,7 @@ SOURCES = {
         "| BlackJAX NUTS on our density, `Full`, ESS/s | 198 |  | 41.3, density in JAX |",
         "lower than the ensemble's on seven of eight sets; on wine the two are\nequal within their error",
         "| RMSE on airfoil by the protocol of bde, two seeds | 0.116 |  | 0.123, bde",
-        "| NLL on airfoil by the protocol of bde, two seeds | −0.912 |  | −0.848, bde (−0.913 in its paper) |",
+        "| NLL on airfoil by the protocol of bde, two seeds | -0.912 |  | -0.848, bde (-0.913 in its paper) |",
         "| core-seconds on airfoil by the protocol of bde, two seeds | 197 |  | 548, bde |",
         "| Mean NLL of classes on digits, five splits | 0.082 |  | 0.082, ensemble |",
     ),
