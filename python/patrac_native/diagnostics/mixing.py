@@ -418,9 +418,9 @@ def nested_rhat(f: ArrayLike, superchains: ArrayLike) -> NestedRhat:
         B_k = 1/(M_k-1) sum_m (x_.mk - x_..k)^2    nested R-hat = sqrt(1 + B / (1/K sum_k (B_k + W_k)))
 
     where `x_...` is the average over superchains, B_k is 0 for one chain and W_k is 0 for one draw (Margossian,
-    Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman, Nested R-hat, Bayesian Analysis 2024, arXiv 2110.13017). Within them,
-    R-hat is sqrt(1 + sum_k B_k / sum_k W_k), over superchains of several chains. Chains of one start that differ are
-    too short. If they agree and superchains differ, each start has a region of its own, which longer chains do not
+    Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman, Nested R-hat, Bayesian Analysis 2024, arXiv 2110.13017). Within
+    them, R-hat is sqrt(1 + sum_k B_k / sum_k W_k), over superchains of several chains. Chains of one start that differ
+    are too short. If they agree and superchains differ, each start has a region of its own, which longer chains do not
     leave: more starts show more of these regions.
 
     Parameters
