@@ -240,7 +240,7 @@ def _units_of_scores(estimator: PatracEstimator) -> str:
         "RMSE, CRPS and widths are counts; intervals end at whole numbers, so they cover at least what they are named "
         "by, while the verdict's coverage and the PIT values divide a count at their end."
         if likelihood.targets == "count"
-        else "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise."
+        else "RMSE, CRPS and widths are in the target's units; intervals of y include the noise."
     )
     return f"{intervals} {likelihood.describe_network_noise()}"
 
