@@ -93,8 +93,8 @@ def wine_words(wine: Scores) -> str:
         f"Gained: on {n} wines that no side has seen, the posterior gives the measured flavanoids "
         f"{math.exp(plain):.2g} times the density that its plain network gives ({math.exp(fairer):.2g} times, if "
         f"the network takes its noise from unseen rows), and its 90% intervals hold {wine['inside']} of them, the "
-        f"network's {wine['inside_network']} ({0.9 * n:.0f} would be right). Cost: {wine['sampling_seconds']:.1f} s of sampling "
-        f"after {wine['training_seconds']:.1f} s of training."
+        f"network's {wine['inside_network']} ({0.9 * n:.0f} would be right). Cost: {wine['sampling_seconds']:.1f} s "
+        f"of sampling after {wine['training_seconds']:.1f} s of training."
     )
 
 
