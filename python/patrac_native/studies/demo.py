@@ -228,8 +228,8 @@ def _write_report(
     report.heading("A real table")
     report.text(
         "178 wines with thirteen chemical measurements, a table that scikit-learn has: flavanoids from the other "
-        "twelve. A network 12-50-50-1 is trained on 124 wines, and the posterior of all its parameters, of the noise and "
-        "of the scales of the prior is sampled around it."
+        "twelve. A network 12-50-50-1 is trained on 124 wines, and the posterior of all its parameters, of the noise "
+        "and of the scales of the prior is sampled around it."
     )
     report.text(wine_words(wine))
     report.table(
