@@ -23,6 +23,7 @@ exclude_patterns = ["pictures"]
 myst_heading_anchors = 4  # as GitHub makes them
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings have them
+default_role = "code"  # of names in single backquotes
 numpydoc_show_class_members = False  # autodoc has them
 
 html_theme = "furo"
