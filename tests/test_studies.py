@@ -12,6 +12,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.studies import abalone, sine
+from patrac_native.studies.demo import wine_scores
 from patrac_native.studies.experiment import (
     Outcome,
     SampledNoise,
@@ -163,9 +164,11 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     for text in ("Full", "Sep(5)", "Mix(5)", "Out(45)", "NLPD", "R-hat", "2,701", str(out / "report.html")):
         assert text in printed
     assert "One data set decides little" in printed and f"numbers: {out / 'summary.json'}" in printed
+    summary = json.loads((out / "summary.json").read_text())
+    assert "Gained: on 54 wines that no side has seen" in " ".join(printed.split()) and "Cost: " in printed
+    assert summary["wine"]["rows"] == {"training": 124, "test": 54} and 0 < summary["wine"]["inside"] <= 54
     # Chains of 400 steps have not mixed, and the demo says so.
     assert "Chains: do not use. They disagree" in printed
-    summary = json.loads((out / "summary.json").read_text())
     assert [run["architecture"] for run in summary["runs"]] == ["Full", "Sep(5)", "Mix(5)", "Out(45)"]
     assert [run["dim"] for run in summary["runs"]] == [2701, 46, 46, 46]
     page = (out / "report.html").read_text()
@@ -173,6 +176,15 @@ def test_demo_writes_its_files_and_prints_the_table(tmp_path: Path, capsys: pyte
     assert page.count("data:image/png;base64,") == 4 and 'src="http' not in page
     assert (out / "other.txt").read_text() == "mine"
     assert sorted(path.name for path in out.iterdir()) == ["other.txt", "report.html", "summary.json"]
+
+
+@pytest.mark.slow
+def test_the_real_table_of_the_demo_is_one_on_which_the_posterior_wins() -> None:
+    """In density beside either noise of the network, and in coverage: more than two standard errors from its own."""
+    wine = wine_scores(0, threads=2, warmup=None, max_epochs=None)
+    assert wine["nlpd"] < wine["nlpd_network_noise_of_unseen_rows"] < wine["nlpd_network"]
+    error = np.sqrt(54 * 0.9 * 0.1)
+    assert abs(wine["inside"] - 48.6) < 2 * error < 48.6 - wine["inside_network"]
 
 
 def test_study_sine_writes_every_number_and_compares_with_the_paper(

@@ -1,4 +1,4 @@
-"""`patrac demo`: the paper's sine problem from data to posterior, with a report, in two minutes."""
+"""`patrac demo`: a real table and the paper's sine problem from data to posterior, with a report, in two minutes."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def accuracy(p: ArrayLike, y: ArrayLike) -> float:
 def ece(p: ArrayLike, y: ArrayLike, n_bins: int = 15) -> float:
     """Evaluate the expected calibration error of the top label of the predictive mean.
 
-    It is the sum over bins of (rows in the bin / n) |accuracy - confidence| (Guo et al., ICML 2017, equation 3).
+    It is the sum over bins of (rows in the bin / n) `|accuracy - confidence|` (Guo et al., ICML 2017, equation 3).
 
     Parameters
     ----------

@@ -26,9 +26,12 @@ _STATISTICS = ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd")
 def autocorrelation(f: ArrayLike, max_lag: int = 1000) -> FloatArray:
     """Return the autocorrelation of function draws, averaged over grid points, of each chain (paper, Appendix C).
 
-    With N draws in a chain, a grid R and the chain's own mean mu(r),
-    rho_k = 1/|R| sum_r 1/(N-k-1) 1/s2_r sum_{n=1}^{N-k} (f_n(r) - mu(r)) (f_{n+k}(r) - mu(r)),
-    s2_r = 1/(N-1) sum_n (f_n(r) - mu(r))^2, and rho_0 = 1. The sums are formed by FFT.
+    With N draws in a chain, a grid R and the chain's own mean mu(r)::
+
+        rho_k = 1/|R| sum_r 1/(N-k-1) 1/s2_r sum_{n=1}^{N-k} (f_n(r) - mu(r)) (f_{n+k}(r) - mu(r)),
+        s2_r = 1/(N-1) sum_n (f_n(r) - mu(r))^2, and rho_0 = 1.
+
+    The sums are formed by FFT.
 
     Parameters
     ----------
@@ -409,15 +412,15 @@ class NestedRhat(NamedTuple):
 def nested_rhat(f: ArrayLike, superchains: ArrayLike) -> NestedRhat:
     """Evaluate R-hat between superchains, groups of chains that share a start, and R-hat within them.
 
-    With N draws x_nmk of chain m of superchain k, M_k chains in it and K superchains, and dots for averages,
+    With N draws x_nmk of chain m of superchain k, M_k chains in it and K superchains, and dots for averages::
 
         B = 1/(K-1) sum_k (x_..k - x_...)^2        W_k = 1/M_k sum_m 1/(N-1) sum_n (x_nmk - x_.mk)^2
         B_k = 1/(M_k-1) sum_m (x_.mk - x_..k)^2    nested R-hat = sqrt(1 + B / (1/K sum_k (B_k + W_k)))
 
-    where x_... is the average over superchains, B_k is 0 for one chain and W_k is 0 for one draw (Margossian, Hoffman,
-    Sountsov, Riou-Durand, Vehtari and Gelman, Nested R-hat, Bayesian Analysis 2024, arXiv 2110.13017). Within them,
-    R-hat is sqrt(1 + sum_k B_k / sum_k W_k), over superchains of several chains. Chains of one start that differ are
-    too short. If they agree and superchains differ, each start has a region of its own, which longer chains do not
+    where `x_...` is the average over superchains, B_k is 0 for one chain and W_k is 0 for one draw (Margossian,
+    Hoffman, Sountsov, Riou-Durand, Vehtari and Gelman, Nested R-hat, Bayesian Analysis 2024, arXiv 2110.13017). Within
+    them, R-hat is sqrt(1 + sum_k B_k / sum_k W_k), over superchains of several chains. Chains of one start that differ
+    are too short. If they agree and superchains differ, each start has a region of its own, which longer chains do not
     leave: more starts show more of these regions.
 
     Parameters

@@ -277,7 +277,7 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = ..., per_row: Literal
 @overload
 def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = ..., per_row: Literal[True]) -> FloatArray: ...
 def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool = False) -> float | FloatArray:
-    """Evaluate the continuous ranked probability score E|X - y| - E|X - X'|/2, mean over rows and outputs.
+    """Evaluate the continuous ranked probability score `E|X - y| - E|X - X'|/2`, mean over rows and outputs.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
     y : array_like, shape (n,) when m == 1, or (n, m)
         Observations.
     fair : bool, default True
-        Whether to divide the sum of |X_i - X_j| by M (M - 1), which is unbiased for independent draws, instead of by
+        Whether to divide the sum of `|X_i - X_j|` by M (M - 1), which is unbiased for independent draws, instead of by
         M^2, which gives the score of the empirical distribution. Because the draws of a chain are correlated, a bias
         of order 1/ESS remains.
     per_row : bool, default False
@@ -305,7 +305,7 @@ def crps(y_draws: ArrayLike, y: ArrayLike, *, fair: bool = True, per_row: bool =
     Notes
     -----
     The score is equation 21 of Gneiting and Raftery, JASA 2007; the fair version is that of Ferro, QJRMS 2014. Sorting
-    gives the sum over pairs in O(M log M): sum_ij |X_i - X_j| = 2 sum_i (2i - M - 1) X_(i).
+    gives the sum over pairs in O(M log M): `sum_ij |X_i - X_j| = 2 sum_i (2i - M - 1) X_(i)`.
     """
     values = function_draws("y_draws", y_draws)
     observed = targets("y", y, "y_draws", values)

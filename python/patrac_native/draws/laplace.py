@@ -118,7 +118,7 @@ class Laplace:
 
     @property
     def log_evidence(self) -> float:
-        """The approximation of log p(y): l + log p(theta) + K/2 log 2 pi - 1/2 log |precision|, at the mean.
+        """The approximation of log p(y): l + log p(theta) + K/2 log 2 pi - log(det(precision)) / 2, at the mean.
 
         It compares priors and architectures of one network and one set of rows (MacKay 1992).
         """

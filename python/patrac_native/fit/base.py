@@ -144,8 +144,7 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
     drop : sequence of str or int
         Columns of X that are left out. Default none.
     ids : sequence of str or int
-        Columns of X that are no inputs, such as keys, which `patrac predict` copies beside its predictions. Default
-        none.
+        Columns of X that are not inputs, such as keys; `patrac predict` copies them to its predictions. Default none.
     impute : {"mean", "median"}, optional
         What replaces missing numbers; missing categories are replaced by the most frequent one. By default missing
         values are an error.

@@ -188,7 +188,7 @@ def describe_choice(trials: Sequence[Trial]) -> str:
             f"NLPD of {first} on {rows} validation rows, {scores.nlpd:.3f}, is higher than that of its networks alone, "
             f"{scores.nlpd_network:.3f}"
         )
-    return f"the default, than which no other is better on {rows} validation rows by more than a standard error"
+    return f"the default: on {rows} validation rows, no other candidate is better by more than a standard error"
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ class Preprocessor:
         ----------
         X : pandas DataFrame or array_like, shape (n, columns)
         categorical, dates, drop : sequence of column names or positions
-            Columns of codes, columns of dates, which become days since 1970-01-01, and columns that are no inputs.
+            Columns of codes, columns of dates, which become days since 1970-01-01, and columns that are not inputs.
         impute : {"mean", "median"}, optional
             What replaces missing numbers; missing categories become the most frequent one. By default missing values
             are an error.
@@ -326,7 +326,7 @@ class Preprocessor:
         Parameters
         ----------
         X : pandas DataFrame or array_like, shape (n, columns)
-            A table with the columns of the fit, in any order; columns that are no inputs may be absent.
+            A table with the columns of the fit, in any order; columns that are not inputs may be absent.
 
         Returns
         -------

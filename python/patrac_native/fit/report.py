@@ -12,6 +12,7 @@ from patrac_native import plots
 from patrac_native.files import contents_hash
 from patrac_native.fit.base import PatracEstimator
 from patrac_native.fit.choice import best_of, describe_choice
+from patrac_native.fit.effects import permutation_effects, summary_words
 from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of, of_fits, typical
 from patrac_native.fit.fitting import describe_noise, squared_scales
 from patrac_native.fit.rows import FloatArray
@@ -145,7 +146,12 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
     report = Report(f"{name}: {label} posterior of {target!r}")
     if result.interruption:
         report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
-    for part in result.summary.verdict().parts:
+    scored = result.data.held_out or result.data.training.spread(len(evaluation.arrays["y"]))
+    classes = estimator.classes_.tolist() if hasattr(estimator, "classes_") else None
+    verdict, scale = result.summary.verdict(), float(np.mean(estimator.target_scaling_.scale))
+    effects = permutation_effects(estimator.draws_, scored, estimator.preprocessor_, scale)
+    report.text("\n\n".join(summary_words(evaluation, verdict, effects, target, classes)))
+    for part in verdict.parts:
         report.banner(part.grade, str(part))
     if result.reached is not None:
         report.text(f"{result.reached.text[:1].upper()}{result.reached.text[1:]}.")
@@ -164,11 +170,17 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
         score_rows(evaluation.scores, estimator.draws_.likelihood.targets),
         f"{rows} {_units_of_scores(estimator)}",
     )
-    scored = result.data.held_out or result.data.training.spread(len(evaluation.arrays["y"]))
-    classes = estimator.classes_.tolist() if hasattr(estimator, "classes_") else None
     of_rows = _class_figures(evaluation, classes) if classes else _figures(estimator, evaluation, target, scored.X)
     for figure, caption in of_rows:
         report.figure(figure, caption)
+    report.heading("What drives the predictions")
+    report.table(
+        ["column", "effect", "5%", "95%"],
+        [[one.column, one.size, one.lower, one.upper] for one in effects],
+        "Mean change of the prediction when the values of the column are exchanged between rows, "
+        + ("as the share of probability that moves to other classes" if classes else "in the target's units")
+        + ", with its 90% interval over draws. Columns that say the same share their effect.",
+    )
     _add_trials(report, estimator)
     summaries = _summaries(result.summary)
     names = [label] if len(members) == 1 else [f"member {index + 1}" for index in range(len(members))]
@@ -228,7 +240,7 @@ def _units_of_scores(estimator: PatracEstimator) -> str:
         "RMSE, CRPS and widths are counts; intervals end at whole numbers, so they cover at least what they are named "
         "by, while the verdict's coverage and the PIT values divide a count at their end."
         if likelihood.targets == "count"
-        else "RMSE, CRPS and widths are in the target's units; intervals of y hold the noise."
+        else "RMSE, CRPS and widths are in the target's units; intervals of y include the noise."
     )
     return f"{intervals} {likelihood.describe_network_noise()}"
 
