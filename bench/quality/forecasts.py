@@ -46,6 +46,11 @@ class Normals:
             low, high = np.where(above, low, middle), np.where(above, middle, high)
         return (low + high) / 2
 
+    def inside(self, y: Array, coverage: float) -> Array:
+        """Return 1 where the central interval of a probability holds y (n,), else 0."""
+        probability = self.cdf(y)
+        return share_inside(probability, probability, coverage)
+
     def crps(self, y: Array) -> Array:
         """Return E|Y - y| - E|Y - Y'| / 2 in closed form (Grimit, Gneiting, Berrocal & Johnson 2006)."""
         apart = np.mean(
@@ -93,6 +98,11 @@ class Counts:
         """Return the smallest count that is not exceeded with the probability."""
         return (self.probability.cumsum(axis=1) < probability).sum(axis=1).astype(float)
 
+    def inside(self, y: Array, coverage: float) -> Array:
+        """Return the share of the step of the distribution function at y (n,) that is in the central interval."""
+        upto = self.probability.cumsum(axis=1)[np.arange(len(y)), y.astype(int)]
+        return share_inside(upto - self.probability[np.arange(len(y)), y.astype(int)], upto, coverage)
+
     def crps(self, y: Array) -> Array:
         """Return the sum of the squared differences of the distribution functions."""
         reached = np.arange(self.probability.shape[1]) >= y[:, None]
@@ -116,6 +126,19 @@ class Classes:
 
 
 Forecast = Normals | Counts | Classes
+
+
+def share_inside(below: Array, upto: Array, coverage: float) -> Array:
+    """Return the share of the step from P(Y < y) to P(Y <= y) that is in the central interval of a probability.
+
+    Intervals of counts end at counts and cover more than their probability; the mean of these shares is the probability
+    where the distributions are right, for numbers and for counts.
+    """
+    tail = (1 - coverage) / 2
+    width = upto - below
+    overlap = np.clip(upto, tail, 1 - tail) - np.clip(below, tail, 1 - tail)
+    within = (tail <= below) & (below <= 1 - tail)
+    return np.where(width > 0, overlap / np.where(width > 0, width, 1.0), within)
 
 
 def dispersion_of(mean: Array, y: Array) -> float:

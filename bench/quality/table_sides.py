@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from forecasts import Array, Classes, Counts, Forecast, Normals, dispersion_of
+from forecasts import Array, Classes, Counts, Forecast, Normals, dispersion_of, share_inside
 from scipy.optimize import minimize_scalar
 from table_rows import CENSORED, CLASS, COUNT, REAL, TableRows, as_numbers, is_text
 
@@ -40,36 +40,33 @@ class Scored:
 
 def losses_of(rows: TableRows, forecast: Forecast) -> Array:
     """Return the negative log density, or probability, of each test target; of a censored one, that of a later time."""
-    if isinstance(forecast, Normals) and rows.kind == COUNT:
-        forecast = Counts.rounded(forecast, rows.n_counts)
-    losses = -forecast.log_density(rows.y_test)
+    losses = -on_scale(rows, forecast).log_density(rows.y_test)
     if isinstance(forecast, Normals):
         losses = np.where(rows.event_test == 1, losses, -forecast.log_survival(rows.y_test))
     return losses
 
 
+def on_scale(rows: TableRows, forecast: Forecast) -> Forecast:
+    """Return what is predicted on the scale of the targets: of counts, by a continuous model, what rounds to them."""
+    is_rounded = isinstance(forecast, Normals) and rows.kind == COUNT
+    return Counts.rounded(forecast, rows.n_counts) if is_rounded else forecast
+
+
 def scored(rows: TableRows, forecast: Forecast, **remarks: Any) -> Scored:
     """Score what a rival predicts."""
-    losses, y = losses_of(rows, forecast), rows.y_test
+    losses, y, forecast = losses_of(rows, forecast), rows.y_test, on_scale(rows, forecast)
     if isinstance(forecast, Classes):
         return Scored(losses, {"accuracy": float((forecast.probability.argmax(axis=1) == y).mean())}, remarks)
     if rows.kind == CENSORED:
         return Scored(losses, {}, remarks)
-    if rows.kind == COUNT and isinstance(forecast, Normals):
-        forecast = Counts.rounded(forecast, rows.n_counts)
-    ends = forecast.quantile((1 - COVERAGE) / 2), forecast.quantile((1 + COVERAGE) / 2)
-    crps = float(forecast.crps(y).mean())
-    return Scored(losses, _number_scores(y, forecast.mean.mean(axis=0), crps, ends), remarks)
-
-
-def _number_scores(y: Array, mean: Array, crps: float, ends: tuple[Array, Array]) -> dict[str, float]:
-    """Return mean scores of numbers."""
-    return {
-        "rmse": float(np.sqrt(((mean - y) ** 2).mean())),
-        "crps": crps,
-        "coverage": float(((ends[0] <= y) & (y <= ends[1])).mean()),
-        "width": float((ends[1] - ends[0]).mean()),
+    lower, upper = (forecast.quantile((1 + sign * COVERAGE) / 2) for sign in (-1, 1))
+    scores = {
+        "rmse": float(np.sqrt(((forecast.mean.mean(axis=0) - y) ** 2).mean())),
+        "crps": float(forecast.crps(y).mean()),
+        "coverage": float(forecast.inside(y, COVERAGE).mean()),
+        "width": float((upper - lower).mean()),
     }
+    return Scored(losses, scores, remarks)
 
 
 # -- patrac ------------------------------------------------------------------------------------------------------------
@@ -107,22 +104,24 @@ def patrac(rows: TableRows, settings: Settings) -> Scored:
     if rows.kind == CLASS:
         return Scored(losses, {"accuracy": found.scores["accuracy"]}, remarks)
     scaling = estimator.target_scaling_
-    y_scaled = scaling.transform(y_test if rows.kind == CENSORED else y_test[:, None])
     distribution = estimator.draws_.distribution(estimator.preprocessor_.transform(rows.X_test))
+    inside = found.scores["coverage"][f"{COVERAGE:g}"] if rows.kind != CENSORED else None
     if rows.kind == COUNT and likelihood.targets == "real":
         ends = [scaling.transform((y_test + half)[:, None]) for half in (-0.5, 0.5)]
         lower, upper = (distribution.cdf(end)[:, 0] for end in ends)
         # What rounds to a count; all that lies below is a 0, as for the rivals.
-        losses = -np.log(np.maximum(upper - np.where(y_test == 0, 0.0, lower), 1e-300))
+        lower = np.where(y_test == 0, 0.0, lower)
+        losses, inside = -np.log(np.maximum(upper - lower, 1e-300)), share_inside(lower, upper, COVERAGE).mean()
     else:
-        losses = losses + likelihood.log_units(np.reshape(y_scaled, (len(y_test), 1, -1)).squeeze(), scaling.scale)
+        targets = distribution.check_targets(scaling.transform(y_test[:, None]))
+        losses = losses + likelihood.log_units(targets, np.atleast_1d(scaling.scale))
         if abs(losses.mean() - found.scores["nlpd_in_units"]) > 1e-6 * (1 + abs(losses.mean())):
             raise AssertionError(f"rows have a mean loss of {losses.mean()}, the scores {found.scores}")
     if rows.kind == CENSORED:
         return Scored(losses, {}, remarks)
-    ends = estimator.predict_interval(rows.X_test, COVERAGE)
-    mean = estimator.predict(rows.X_test)
-    return Scored(losses, _number_scores(y_test, mean, found.scores["crps"], ends), remarks)
+    lower, upper = estimator.predict_interval(rows.X_test, COVERAGE)
+    scores = {"rmse": found.scores["rmse"], "crps": found.scores["crps"], "coverage": float(inside)}
+    return Scored(losses, scores | {"width": float((upper - lower).mean())}, remarks)
 
 
 def _targets(rows: TableRows, y: Array, event: Array) -> Any:

@@ -16,13 +16,10 @@ import multiprocessing
 import os
 import resource
 import signal
-import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from table_rows import CENSORED, CLASS, TABLES, load_table
@@ -40,7 +37,8 @@ WANTED_COVERAGE = (0.86, 0.94)
 def _measure(pipe: Connection, data: Path, name: str, side: str, settings: Settings, limit: float) -> None:
     """Fit and score a pair, and send the result, or the error in words."""
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), resource.getrlimit(resource.RLIMIT_CPU)[1]))
-    rows, started = load_table(data, name), time.perf_counter()
+    rows = load_table(data, name)
+    started, used = time.perf_counter(), time.process_time()
     run, kinds, most = SIDES[side]
     if rows.kind not in kinds or len(rows.y) > most:
         pipe.send({"skipped": "not for this table"})
@@ -51,7 +49,7 @@ def _measure(pipe: Connection, data: Path, name: str, side: str, settings: Setti
         pipe.send({"error": f"{type(error).__name__}: {error}"})
         raise
     losses = [float(f"{loss:.7g}") for loss in found.losses]
-    scores = {"loss": float(np.mean(found.losses)), **found.scores, "seconds": round(time.process_time(), 1)}
+    scores = {"loss": float(np.mean(found.losses)), **found.scores, "seconds": round(time.process_time() - used, 1)}
     scores["wall_seconds"] = round(time.perf_counter() - started, 1)
     pipe.send({**scores, "remarks": found.remarks, "losses": losses})
 
@@ -137,29 +135,30 @@ def score_rows(found: dict[str, dict[str, Found]], sides: list[str], score: str,
 
 
 def summary(found: dict[str, dict[str, Found]], sides: list[str]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return the tables of all results, each a title, its headers and its rows."""
+    """Return the tables of all results, each a title, its headers and its rows; first the counts, then the losses."""
     low, high = WANTED_COVERAGE
-    counts = ["", "tables", "lowest loss", f"within {TIE:g} s.e. of it", f"coverage {low:.0%} to {high:.0%}"]
-    tables = [
-        (
-            "Counts of tables; coverage of 90% intervals where there are over 100 test rows",
-            [*counts, "median processor seconds"],
-        ),
-        ("Mean loss of the test rows (difference to the lowest ± its standard error; = a tie)", ["", *sides]),
-        *[
-            (title, ["", *sides])
-            for title in ("Coverage of 90% intervals", "Their mean width", "CRPS", "Processor seconds")
-        ],
+    headers = ["", "tables", "lowest loss", f"within {TIE:g} s.e. of it", f"coverage {low:.0%} to {high:.0%}"]
+    counts = "Number of tables; coverage is of 90% intervals of numbers and counts, with over 100 test rows"
+    losses = f"Mean loss of the test rows (difference to the lowest ± its standard error, = if within {TIE:g} of them)"
+    others = {"coverage": ("Coverage of 90% intervals", 3), "width": ("Mean width of 90% intervals", 4)}
+    others |= {"crps": ("CRPS", 4), "accuracy": ("Accuracy", 3), "seconds": ("Processor seconds", 3)}
+    return [
+        (counts, [*headers, "median processor seconds"], totals(found, sides)),
+        (losses, ["", *sides], loss_rows(found, sides)),
+        *((title, ["", *sides], score_rows(found, sides, name, digits)) for name, (title, digits) in others.items()),
     ]
-    rows = [totals(found, sides), loss_rows(found, sides)]
-    kinds = (("coverage", 3), ("width", 4), ("crps", 4), ("seconds", 3))
-    rows += [score_rows(found, sides, name, digits) for name, digits in kinds]
-    return [(title, headers, of) for (title, headers), of in zip(tables, rows, strict=True)]
 
 
-def page(parts: list[tuple[str, list[str], list[list[str]]]], minutes: str) -> str:
-    """Return the first two tables as a page in Markdown."""
-    lines = ["# Twenty-two tables", "", *__doc__.splitlines()[2:6], "", f"The budget of patrac is {minutes} minutes."]
+def failures(found: dict[str, dict[str, Found]]) -> list[str]:
+    """Return a line for each side that failed on a table."""
+    return [
+        f"{name}, {side}: {one['error']}" for name, of in found.items() for side, one in of.items() if "error" in one
+    ]
+
+
+def page(parts: list[tuple[str, list[str], list[list[str]]]], note: str) -> str:
+    """Return the counts and the losses as a page in Markdown."""
+    lines = ["# Tables of every shape", "", *__doc__.strip().splitlines(), "", note]
     for title, headers, rows in parts[:2]:
         lines += ["", f"{title}:", "", f"| {' | '.join(headers)} |", "|" + "---|" * len(headers)]
         lines += [f"| {' | '.join(row)} |" for row in rows]
@@ -180,7 +179,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2.0, help="budget of patrac; default 2, as `patrac fit`")
     parser.add_argument("--threads", type=int, default=2, help="threads of each side; default 2")
     parser.add_argument("--limit", type=float, default=3600, help="processor seconds after which a side is too slow")
-    parser.add_argument("--page", type=Path, help="write the tables of losses as Markdown")
+    parser.add_argument("--page", type=Path, help="write the counts and the losses as Markdown")
+    parser.add_argument("--note", default="", help="a line of the page, such as the machine, the budget and the date")
     options = parser.parse_args()
     # Of threads that linear algebra starts by itself, in the processes of the sides.
     os.environ |= {name: str(options.threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
@@ -206,9 +206,9 @@ def main() -> None:
     parts = summary(of_tables, sides)
     for title, headers, rows in parts:
         print(f"\n{title}\n{format_table(headers, rows)}")
+    print("\n" + "\n".join(failures(of_tables)))
     if options.page:
-        budgets = sorted({one["minutes"] for key, one in results.items() if key[1] == "patrac"})
-        options.page.write_text(page(parts, " and ".join(f"{one:g}" for one in budgets)))
+        options.page.write_text(page(parts, options.note))
 
 
 if __name__ == "__main__":
