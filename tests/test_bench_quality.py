@@ -38,7 +38,8 @@ def write_set(data: Path, n: int = 120) -> None:
 
 def test_scores_of_a_mixture() -> None:
     """One normal distribution: closed forms of density, interval and CRPS (Gneiting & Raftery 2007)."""
-    from uci import mixture_quantile, mixture_scores
+    from forecasts import Normals
+    from uci import mixture_scores
 
     y, mean, sd = np.array([9.0, 10.5, 14.0]), 10.0, 2.0
     found = mixture_scores(np.full((3, 3), mean), np.full((3, 3), sd), y)
@@ -51,7 +52,7 @@ def test_scores_of_a_mixture() -> None:
     assert found["crps"] == pytest.approx(crps.mean(), rel=1e-12)
     # Two members: the distribution function at the quantile, and the CRPS by 200,000 draws.
     means, sds = np.array([[0.0], [3.0]]), np.array([[1.0], [0.5]])
-    q = mixture_quantile(means, sds, 0.8)
+    q = Normals(means, sds).quantile(0.8)
     assert stats.norm.cdf(q, means, sds).mean() == pytest.approx(0.8, abs=1e-12)
     draws = np.random.default_rng(0).normal(np.tile(means[:, 0], 100_000), np.tile(sds[:, 0], 100_000))
     by_draws = np.abs(draws - 1).mean() - 0.5 * np.abs(draws - np.random.default_rng(1).permutation(draws)).mean()

@@ -9,7 +9,6 @@ the ensemble on the same rows, and prints a line for each and a table for each s
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from functools import partial
@@ -22,8 +21,7 @@ import numpy as np
 import torch
 from comparison import Array, Results, add_arguments, fit_and_score, side_table
 from deep_ensemble import fit_ensemble
-from scipy.special import logsumexp
-from scipy.stats import norm
+from forecasts import Normals
 from uci_sets import SETS, Split, load_split, standardised
 
 from patrac_native.studies.tables import format_table
@@ -96,34 +94,15 @@ def ensemble_side(split: Split, seed: int) -> dict[str, Any]:
 
 def mixture_scores(mean: Array, sd: Array, y: Array) -> dict[str, float]:
     """Score equal mixtures of normal distributions, of mean and standard deviation (members, n), at y (n,)."""
-    lower, upper = (mixture_quantile(mean, sd, p) for p in ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2))
-    low, high = (mixture_quantile(mean, sd, p) for p in (0.025, 0.975))
-
-    def spread(difference: Array, scale: Array) -> Array:
-        """E|Z| of a normal Z of this mean and standard deviation."""
-        z = difference / scale
-        return 2 * scale * norm.pdf(z) + difference * (2 * norm.cdf(z) - 1)
-
-    # The CRPS E|Y - y| - E|Y - Y'| / 2 in closed form (Grimit, Gneiting, Berrocal & Johnson 2006).
-    apart = spread(mean[:, None] - mean, np.hypot(sd[:, None], sd)).mean(axis=(0, 1))
+    forecast = Normals(mean, sd)
+    lower, upper, low, high = map(forecast.quantile, ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2, 0.025, 0.975))
     return {
-        "nlpd": -float((logsumexp(norm.logpdf(y, mean, sd), axis=0) - math.log(len(mean))).mean()),
+        "nlpd": -float(forecast.log_density(y).mean()),
         "rmse": float(np.sqrt(((mean.mean(axis=0) - y) ** 2).mean())),
-        "crps": float((spread(y - mean, sd).mean(axis=0) - apart / 2).mean()),
+        "crps": float(forecast.crps(y).mean()),
         "coverage": float(((lower <= y) & (y <= upper)).mean()),
         "width": float((high - low).mean()),
     }
-
-
-def mixture_quantile(mean: Array, sd: Array, probability: float) -> Array:
-    """Return a quantile of each mixture (n,), by bisection between those of its members."""
-    of_members = norm.ppf(probability, mean, sd)
-    low, high = of_members.min(axis=0), of_members.max(axis=0)
-    for _ in range(60):
-        middle = (low + high) / 2
-        above = norm.cdf(middle, mean, sd).mean(axis=0) > probability
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return (low + high) / 2
 
 
 def line(name: str, split: int, side: str, found: dict[str, Any]) -> str:
