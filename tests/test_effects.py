@@ -12,7 +12,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.fit.effects import Effect, permutation_effects, summary_words
 from patrac_native.fit.preprocessor import Preprocessor
-from patrac_native.fit.rows import Rows
+from patrac_native.fit.rows import Rows, TargetScaling
 
 N = 60
 
@@ -35,7 +35,7 @@ def linear() -> tuple[pn.Draws, Rows, Preprocessor]:
 
 def test_effects_are_mean_changes_and_their_intervals(linear: Any) -> None:
     draws, rows, preprocessor = linear
-    effects = permutation_effects(draws, rows, preprocessor, 10.0, seed=3)
+    effects = permutation_effects(draws, rows, preprocessor, TargetScaling(np.zeros(1), np.array([10.0])), seed=3)
     assert [one.column for one in effects] == ["size", "kind", "other"]
     size, kind, other = effects
     # Values are exchanged along one cycle through all rows, in a random order.

@@ -10,7 +10,7 @@ import numpy as np
 
 from patrac_native.fit.evaluation import AnyDraws, Evaluation, members_of
 from patrac_native.fit.preprocessor import Preprocessor
-from patrac_native.fit.rows import Rows
+from patrac_native.fit.rows import Rows, TargetScaling
 
 # At most so many rows and draws in all enter an effect, whose band is then good to a tenth of its width.
 _ROWS, _DRAWS = 200, 200
@@ -39,7 +39,7 @@ class Effect:
 
 
 def permutation_effects(
-    draws: AnyDraws, rows: Rows, preprocessor: Preprocessor, scale: float, *, seed: int = 0
+    draws: AnyDraws, rows: Rows, preprocessor: Preprocessor, units: TargetScaling, *, seed: int = 0
 ) -> list[Effect]:
     """Return the effect of each column of the table, the largest first (Breiman 2001, of predictions, not of errors).
 
@@ -50,8 +50,8 @@ def permutation_effects(
         At least two. The inputs of one column, such as those of its categories, are exchanged together.
     preprocessor : Preprocessor
         It made the inputs.
-    scale : float
-        Units of the target in one of the network's.
+    units : TargetScaling
+        Of the targets, of whose mean or, where they are logarithms, median the effects are.
     seed : int, default 0
         Of the order in which values are exchanged.
     """
@@ -66,7 +66,7 @@ def permutation_effects(
     def outputs(X: Any) -> Any:
         """Predictions (draw, n, m) of all members."""
         of_members = [one.predict_proba(X) if is_class else one.predict(X, offset=rows.offset) for one in members]
-        return np.concatenate([one.reshape(-1, *one.shape[2:]) for one in of_members])
+        return units.inverse(np.concatenate([one.reshape(-1, *one.shape[2:]) for one in of_members]))
 
     before, effects, first = outputs(rows.X), [], 0
     for column in preprocessor.columns:
@@ -76,7 +76,7 @@ def permutation_effects(
         change = np.abs(outputs(X) - before)
         # A binary likelihood has one probability; of several classes, what one gains another loses.
         moved = change.sum(axis=-1) / (2 if is_class and change.shape[-1] > 1 else change.shape[-1])
-        of_draws = moved.mean(axis=1) * scale
+        of_draws = moved.mean(axis=1)
         effects.append(Effect(column.name, float(of_draws.mean()), *map(float, np.quantile(of_draws, (0.05, 0.95)))))
     return sorted(effects, key=lambda one: -one.size)
 

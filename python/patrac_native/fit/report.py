@@ -148,8 +148,8 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
         report.text(f"Interrupted {result.interruption}. Everything below rests on these draws alone.")
     scored = result.data.held_out or result.data.training.spread(len(evaluation.arrays["y"]))
     classes = estimator.classes_.tolist() if hasattr(estimator, "classes_") else None
-    verdict, scale = result.summary.verdict(), float(np.mean(estimator.target_scaling_.scale))
-    effects = permutation_effects(estimator.draws_, scored, estimator.preprocessor_, scale)
+    verdict = result.summary.verdict()
+    effects = permutation_effects(estimator.draws_, scored, estimator.preprocessor_, estimator.target_scaling_)
     report.text("\n\n".join(summary_words(evaluation, verdict, effects, target, classes)))
     for part in verdict.parts:
         report.banner(part.grade, str(part))
