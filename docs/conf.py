@@ -53,7 +53,7 @@ def with_links_of_the_site(app: Any, name: str, source: list[str]) -> None:
 
 def without_requests(app: Any, what: str, name: str, obj: object, skip: bool, options: Any) -> bool | None:
     """Leave out what scikit-learn gives its estimators for the routing of metadata."""
-    return True if name.endswith("_request") else None
+    return True if name.endswith("_request") or name == "get_metadata_routing" else None
 
 
 def setup(app: Any) -> None:

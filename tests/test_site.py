@@ -35,9 +35,10 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "site" / "reference" / "sampling.html").read_text(encoding="utf-8")
-    assert 'id="patrac_native.sample"' in page and (tmp_path / "site" / "search.html").is_file()
-    assert "None" not in re.findall(r'href="([^"]*)"', page)
+    reference = tmp_path / "site" / "reference"
+    for page, name in (("sampling", "sample"), ("draws", "Draws.predict"), ("estimators", "PatracRegressor.save")):
+        assert f'id="patrac_native.{name}"' in (reference / f"{page}.html").read_text(encoding="utf-8"), name
+    assert (tmp_path / "site" / "search.html").is_file()
 
 
 def test_the_reference_has_every_public_name() -> None:

@@ -21,8 +21,8 @@ from patrac_native.studies.problems import Problem, sine_mean, sine_problem
 from patrac_native.studies.replicates import train_network
 from patrac_native.studies.tables import COVERAGE, Columns, Table, format_table, score_table, wrapped
 
-# Full takes nine tenths of the time; this many steps give it a few thousand effective draws in a quarter of a minute.
-STEPS, DRAWS, CHAINS = 100_000, 1_000, 4
+# Full takes most of the time of sampling; this many steps give it more than a thousand effective draws of f.
+STEPS, DRAWS, CHAINS = 60_000, 1_000, 4
 # The usual requirement for reported quantiles (Vehtari et al. 2021, Rank-normalization, folding, and localization: an
 # improved R-hat for assessing convergence of MCMC).
 _RHAT_GOOD, _ESS_GOOD = 1.01, 400
