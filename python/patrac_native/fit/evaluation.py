@@ -47,9 +47,9 @@ class Evaluation:
         "network", the scores of the trained network; "entropy" and "entropy_of_wrong_rows" (None if there are none),
         the means over rows of total, aleatoric and epistemic entropy.
     arrays : dict of str to ndarray
-        Of numbers: y, mean, lower and upper (of the 95% interval) in the target's units, pit, nlpd, epistemic (share of
-        f in the variance of y) and noise_sd of each row; of classes: y, probability (n, m), entropy (n, 3) and nlpd.
-        And weight, if rows have weights.
+        Of numbers: y, mean, lower and upper (of the 95% interval) in the target's units, pit, nlpd, nlpd_in_units,
+        epistemic (share of f in the variance of y) and noise_sd of each row; of classes: y, probability (n, m), entropy
+        (n, 3) and nlpd. And weight, if rows have weights.
     calibration : Calibration
         The scores on which the verdict depends.
     """
@@ -116,7 +116,8 @@ def evaluate(
         found["rmse_network"] = None if rmse is None else _plain(rmse)
         slope = units.slope(typical(draws.likelihood, y))
         log_units = draws.likelihood.log_units(distribution.check_targets(y), slope)
-        found["nlpd_in_units"] = calibration.nlpd + float(np.average(log_units, weights=weights))
+        of_rows["nlpd_in_units"] = of_rows["nlpd"] + log_units
+        found["nlpd_in_units"] = float(np.average(of_rows["nlpd_in_units"], weights=weights))
     else:
         found, of_rows = {"coverage": {"0.9": calibration.coverage}}, {}
     of_rows = of_rows or {"nlpd": distribution.nlpd(y, per_row=True)}

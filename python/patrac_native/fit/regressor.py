@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array
 import patrac_native as pn
 from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
 from patrac_native.fit.choice import may_choose
-from patrac_native.fit.noise import are_counts, best_noise, may_take_log, noise_trials
+from patrac_native.fit.noise import are_counts, best_noise, is_coarse, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
@@ -205,8 +205,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     ) -> tuple[Sequence[Likelihood], Likelihood | None, Settings]:
         """Take the kind of noise by which networks predict left-out rows best, if there is a choice.
 
-        It is settled that way whether there are counts, outliers, or a target whose logarithm is predicted better;
-        whether the noise is the same in all rows is chosen later, by pilot runs if the budget pays for them.
+        It is settled that way whether there are counts, or a target whose logarithm is predicted better, and whether
+        noise that is the same in all rows has outliers; whether it is the same is chosen later, by pilot runs if the
+        budget pays for them.
         """
         given = settings.log_target
         settings = replace(settings, log_target=bool(given))
@@ -228,7 +229,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             return of_counts, None, counts
         settings = replace(settings, log_target=best.of_log)
         kept = [one for one in likelihoods if one.label == best.kind.label]
-        return (likelihoods, kept[0], settings) if kept else ([best.kind], None, settings)
+        if kept:
+            return likelihoods, kept[0], settings
+        # Networks tell little of noise of each row where their own errors are large beside it: pilot runs may take it.
+        return [*([] if is_coarse(rows.y) else likelihoods[:-1]), best.kind], best.kind, settings
 
     def _scaled_targets(
         self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood, settings: Settings
