@@ -303,3 +303,52 @@ def test_an_estimator_of_two_targets_and_weighted_rows_chooses_heteroscedastic_n
     assert (aleatoric[right].mean(axis=0) > 2 * aleatoric[~right].mean(axis=0)).all()
     reg.save(tmp_path / "reg.patrac")
     np.testing.assert_array_equal(pn.PatracRegressor.load(tmp_path / "reg.patrac").predict(X), mean)
+
+
+def classes(rows: int = 120) -> FitData:
+    data = arrays(rows)
+    return FitData(Rows(data.training.X, (data.training.y > 0).astype(np.int64)), None, 2, TargetScaling.identity())
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen", "words"),
+    [
+        # The networks alone have 0.5; the rows' differences have a standard error of 0.005.
+        ({"Out(20)": 0.4}, "Out(20)", "lower by more than two standard errors"),
+        ({"Out(20)": 0.505}, "Out(20)", "the only one that the budget pays for"),
+        ({"Out(20)": 0.6, "Out(10)": 0.45}, "Out(10)", "lower by 0.150"),
+        ({"Out(20)": 0.6, "Out(10)": 0.55, "Out(1)": 0.499}, "Out(1)", "is higher than that of its networks alone"),
+        ({"Out(20)": 0.6, "Out(10)": 0.55, "Out(1)": 0.53}, "Out(1)", "lower by 0.070"),
+    ],
+)
+def test_a_posterior_of_classes_that_is_worse_than_its_networks_gives_way_to_a_smaller_one(
+    scores: dict[str, float], chosen: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posterior_choice, "affordable_candidates", lambda possible, *_: ([possible[0]], "one"))
+    tried: list[str] = []
+
+    def run(candidates: Sequence[Candidate], *_: Any, say: Any) -> list[Trial]:
+        trials = []
+        for one in candidates:
+            tried.append(one.architecture.label())
+            rows = scores[tried[-1]] + 0.1 * np.random.default_rng(len(tried)).choice([-1.0, 1.0], 400)
+            rows += scores[tried[-1]] - rows.mean()
+            scored = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, np.full(400, 0.5)))
+            trials.append(Trial(one, 1, scored, None))  # type: ignore[arg-type]
+            if trials[0].is_convincing:
+                break
+        return trials
+
+    monkeypatch.setattr(posterior_choice, "run_pilots", run)
+    lines: list[str] = []
+    given = settings(hidden_layer_sizes=(20,), networks=2)
+    found = choose_posterior([pn.Categorical()], classes(), given, say=lines.append)
+    assert found.candidate.architecture.label() == chosen and words in found.reason
+    assert tried == list(scores) and len(found.trials) == len(tried)
+    assert any("trying fewer Bayesian parameters" in line for line in lines) == (len(tried) > 1)
+
+
+def test_a_posterior_of_classes_that_is_asked_for_has_no_pilot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posterior_choice, "run_pilots", lambda *_, **__: pytest.fail("a pilot run"))
+    given = settings(hidden_layer_sizes=(3,), architecture="out", k=(3,))
+    assert choose_posterior([pn.Categorical()], classes(), given, say=lambda _: None).reason == "as asked"

@@ -334,3 +334,41 @@ def test_the_sampled_noise_of_a_partial_model_holds_on_real_data(data_dir: Path)
     assert draws.stats["variance"].mean() > 0.8 * mse[0]
     # The standard error of a coverage of 0.9 of 160 rows is 0.024.
     assert draws.distribution(X_test).coverage(y_test, 0.9) > 0.9 - 3 * 0.024
+
+
+@pytest.mark.parametrize("n", [200, 1200])
+@pytest.mark.parametrize("is_class", [True, False])
+def test_classes_take_the_largest_penalty_that_is_no_worse_by_two_standard_errors(
+    n: int, is_class: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[penalty_search.Validation] = []
+    cross_validate = penalty_search.cross_validate
+
+    def keep(*arguments: Any, **named: Any) -> penalty_search.Validation:
+        found.append(cross_validate(*arguments, **named))
+        return found[-1]
+
+    monkeypatch.setattr(penalty_search, "cross_validate", keep)
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, 4))
+    f = X[:, 0]
+    arguments: dict[str, Any] = {"max_epochs": 200, "patience": 30, "progress": False}
+    if is_class:
+        y = (f + rng.logistic(size=n) > 0).astype(np.int64)
+        net = pn.train([4, 8, 2], X, y, likelihood=pn.Categorical(), **arguments)
+    else:
+        net = pn.train([4, 8, 1], X, f + rng.normal(size=n), **arguments)
+    tried = found[:-1]
+    best = min(tried, key=lambda one: one.loss)
+    for one in found:
+        assert one.row_losses is not None and len(one.row_losses) == one.rows
+        # Each row is rounded to float32.
+        assert one.row_losses.sum() == pytest.approx(one.loss, rel=1e-5)
+    ties = [one.l2 for one in tried if one.loss - best.loss <= 2 * _standard_error(one.row_losses, best.row_losses)]
+    assert len(ties) > 1 and ties[0] > best.l2  # otherwise the rows tell nothing
+    assert found[-1].l2 == history_of(net).settings["l2"] == (ties[0] if is_class else best.l2)
+
+
+def _standard_error(losses: Any, others: Any) -> float:
+    """Return the standard error of a difference of sums over rows."""
+    return float(np.sqrt(len(losses) * np.var(losses - others)))

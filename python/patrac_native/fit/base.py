@@ -38,6 +38,7 @@ from patrac_native.files import (
     save_arrays,
 )
 from patrac_native.files import say as print_line
+from patrac_native.fit.components import choose_components
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.pieces import Pieces
@@ -150,6 +151,11 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         values are an error.
     missing_indicator : bool
         Whether each column with missing values gets a further input, 1 where it is missing; default False.
+    pca : int or str
+        How many principal components of the standardised inputs the network gets in their place, >= 0; 0 means the
+        inputs themselves. Default "auto": components where the inputs are collinear, or more than the rows, and a
+        Gaussian process, which takes seconds, predicts left-out rows better by components (with more inputs than rows:
+        no worse). Reports speak of the columns all the same.
     standardize : bool
         Whether columns of numbers and targets that are numbers are standardised; default True. Constant columns are
         then left out.
@@ -229,6 +235,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     ids: Any
     impute: str | None
     missing_indicator: bool
+    pca: int | str
     standardize: bool
     exposure: str | int | None = None
     store: str | os.PathLike[str] | None
@@ -355,6 +362,13 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         for line in (self.preprocessor_.describe(), *self.preprocessor_.notes):
             say(line)
         inputs = self.preprocessor_.transform(rows)
+        # Inputs that are not standardised are meant to stay as they are.
+        pca = self.pca if self.standardize or self.pca != "auto" else 0
+        components, about_components = choose_components(inputs, likelihoods[-1].typical(targets), weights, pca)
+        if components is not None:
+            self.preprocessor_.components, inputs = components, components.transform(inputs)
+        if about_components:
+            say(about_components)
         given = Rows(inputs, targets, weights, offset)
         unseen = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         about_noise: list[str] = []
@@ -632,7 +646,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             check_arrays(arrays, {"draws": np.ravel(arrays["draws"]).astype(np.uint8)})
             check_written_again(content, json.loads(json.dumps(made._content())))
             net, columns = members_of(made.draws_)[0].network.net, made.preprocessor_.table_columns
-            if net.layer_sizes[0] != len(made.preprocessor_.names) or made.n_features_in_ != len(columns):
+            if net.layer_sizes[0] != made.preprocessor_.n_inputs or made.n_features_in_ != len(columns):
                 raise ValueError("its preprocessor is not that of its network")
             if made.n_iter_ != Choice.of(net).epochs or columns != [*map(str, getattr(made, _ARRAYS[0], columns))]:
                 raise ValueError("its attributes are not those of its network and preprocessor")

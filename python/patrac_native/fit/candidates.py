@@ -302,6 +302,12 @@ def possible_candidates(settings: Settings, likelihoods: Sequence[Likelihood]) -
     return list(dict.fromkeys(found))
 
 
+def fewer_parameters(candidate: Candidate, settings: Settings) -> list[Candidate]:
+    """Return the posteriors of classes that stay closer to their networks, the smallest last."""
+    widest = settings.hidden_layer_sizes[-1]
+    return [replace(candidate, architecture=pn.Out(k)) for k in (10, 1) if k < widest]
+
+
 def affordable_candidates(
     possible: Sequence[Candidate], net: pn.Network, rows: Rows, settings: Settings, minutes: float
 ) -> tuple[list[Candidate], str]:

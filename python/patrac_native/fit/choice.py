@@ -20,6 +20,7 @@ from patrac_native.fit.candidates import (
     Candidate,
     Schedule,
     affordable_candidates,
+    fewer_parameters,
     final_share,
     possible_candidates,
 )
@@ -170,6 +171,11 @@ def describe_choice(trials: Sequence[Trial]) -> str:
     best, default, rows = best_of(trials), _default_of(trials), trials[0].evaluation.calibration.rows
     if len(trials) == 1:
         scores = best.evaluation.calibration
+        if not best.is_convincing:
+            return (
+                f"the only one that the budget pays for; NLPD of {rows} validation rows {scores.nlpd:.3f}, of its "
+                f"networks alone {scores.nlpd_network:.3f}"
+            )
         return (
             f"NLPD of {rows} validation rows {scores.nlpd:.3f}, lower by more than two standard errors than of its "
             f"networks alone, {scores.nlpd_network:.3f}; so no other was tried"
@@ -324,14 +330,21 @@ class _Choice:
         # A training that takes longer than planned does not make the final run shorter than planned.
         minutes = max(self._minutes() - self.used, self.planned / final_share(possible))
         candidates, self.reason = affordable_candidates(possible, nets[0], self.data.training, self.settings, minutes)
-        if before or len(candidates) > 1:
+        # Classes have a pilot run without a choice too: leave-one-out scores of fixed nodes do not tell what it does.
+        is_open = self.settings.given_architecture() is None and self.settings.thin is None
+        is_watched = is_open and likelihood.targets == "class"
+        if before or len(candidates) > 1 or is_watched:
             final = minutes * final_share(candidates)
             self._run(candidates, nets, final, of=len(candidates))
-            minutes -= sum(
-                one.pilot_minutes(final, nets[0], self.data.training, self.settings)
-                for one in candidates[: len(self.trials) - before]
-            )
-            self.reason = describe_choice(self.trials)
+            tried = list(candidates[: len(self.trials) - before])
+            if is_watched and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network:
+                self.say("  worse than the networks by more than two standard errors: trying fewer Bayesian parameters")
+                fewer = fewer_parameters(candidates[0], self.settings)
+                self._run(fewer, nets, final, of=len(fewer))
+                tried += fewer
+            minutes -= sum(one.pilot_minutes(final, nets[0], self.data.training, self.settings) for one in tried)
+            if self.trials or len(candidates) > 1:
+                self.reason = describe_choice(self.trials)
         self.default, self.left = candidates[0], minutes
 
     def chosen(self) -> Chosen:
@@ -365,7 +378,8 @@ class _Choice:
         """Run pilot runs of candidates of a likelihood, of whose final runs the budget would pay so many minutes."""
         clock = time.perf_counter()
         if not self.trials and PILOT_FRACTION * len(self.data.training.X) >= MIN_ROWS:
-            self.say(f"choosing among {of} posteriors by short runs, scored on validation rows ...")
+            what = f"choosing among {of} posteriors by short runs" if of > 1 else "a short run of the posterior"
+            self.say(f"{what}, scored on validation rows ...")
         self.trials += run_pilots(candidates, nets[0], self.data, self.settings, minutes, say=self.say)
         self.seconds["choice"] += time.perf_counter() - clock
 

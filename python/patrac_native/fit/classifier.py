@@ -80,6 +80,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         ids: Sequence[str | int] = (),
         impute: str | None = None,
         missing_indicator: bool = False,
+        pca: int | str = "auto",
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,

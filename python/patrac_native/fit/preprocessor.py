@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from patrac_native.files import check_entries
+from patrac_native.fit.components import Components
 
 FloatArray = npt.NDArray[np.float64]
 _Item = TypeVar("_Item")
@@ -204,10 +205,19 @@ class Preprocessor:
         The names of all columns of the fitted table.
     notes : list of str
         What was dropped, imputed or taken for a category, for the user.
+    components : Components or None
+        The principal components that `transform` returns in place of the inputs; `fit` leaves them None.
     """
 
-    def __init__(self, columns: Sequence[Column], table_columns: Sequence[str], notes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        table_columns: Sequence[str],
+        notes: Sequence[str],
+        components: Components | None = None,
+    ) -> None:
         self.columns, self.table_columns, self.notes = list(columns), list(table_columns), list(notes)
+        self.components = components
 
     @classmethod
     def fit(
@@ -312,8 +322,13 @@ class Preprocessor:
 
     @property
     def names(self) -> list[str]:
-        """Names of the d inputs: "column", "column=category" or "column is missing"."""
+        """Names of the inputs that columns become: "column", "column=category" or "column is missing"."""
         return [name for column in self.columns for name in column.names]
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs of the network."""
+        return len(self.names) if self.components is None else self.components.number
 
     @property
     def text_columns(self) -> list[str]:
@@ -340,7 +355,8 @@ class Preprocessor:
         table = self._matched(X)
         parts: list[FloatArray] = []
         _for_all(self.columns, lambda column: parts.append(column.encode(table[column.name])))
-        return np.ascontiguousarray(np.concatenate(parts, axis=1))
+        inputs = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        return inputs if self.components is None else self.components.transform(inputs)
 
     def remarks(self, X: Any) -> list[str]:
         """Return for each row what is missing, outside the training range or an unknown category; empty if nothing."""
@@ -370,7 +386,11 @@ class Preprocessor:
         return table
 
     def in_units(self, inputs: FloatArray) -> FloatArray:
-        """Convert inputs (n, d) to the units of their columns; categories and indicators stay 0 or 1."""
+        """Convert inputs of the network to the units of the columns, (n, number of names).
+
+        Categories and indicators stay 0 or 1, unless principal components leave some of the variance out.
+        """
+        inputs = inputs if self.components is None else self.components.inverse(inputs)
         moments = [
             (column.mean, column.scale) if name == column.name else (0.0, 1.0)
             for column in self.columns
@@ -396,13 +416,20 @@ class Preprocessor:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor to the bit."""
         columns = [asdict(column) for column in self.columns]
-        return {"format": _FORMAT, "columns": columns, "table_columns": self.table_columns, "notes": self.notes}
+        return {
+            "format": _FORMAT,
+            "columns": columns,
+            "table_columns": self.table_columns,
+            "notes": self.notes,
+            "components": None if self.components is None else self.components.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Rebuild a preprocessor; raise ValueError if the content is not what `to_dict` returns."""
         try:
             known: dict[str, Any] = {"format": int, "columns": list, "table_columns": list, "notes": list}
+            known["components"] = (dict, NoneType)
             check_entries(content, known, "it")
             if content["format"] != _FORMAT:
                 raise ValueError(f"it has format {content['format']!r}, and this version reads {_FORMAT}")
@@ -427,6 +454,8 @@ class Preprocessor:
                 raise ValueError("it has no column, or two of one name")
             if not set(names) <= set(made.table_columns):
                 raise ValueError("its columns are not among its table_columns")
+            if content["components"] is not None:
+                made.components = Components.from_dict(content["components"], len(made.names))
             return made
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the preprocessing is damaged: {error}; fit again.") from error

@@ -381,7 +381,7 @@ def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:
 def _residuals(est: PatracEstimator, error: Any, X: FloatArray) -> tuple[Figure, str]:
     """Return a figure of residuals against the inputs that are most related to them."""
     names, values = est.preprocessor_.names, est.preprocessor_.in_units(X)
-    ranks = np.argsort(np.argsort(X, axis=0), axis=0) - (len(X) - 1) / 2
+    ranks = np.argsort(np.argsort(values, axis=0), axis=0) - (len(values) - 1) / 2
     of_error = np.argsort(np.argsort(error)) - (len(X) - 1) / 2
     related = np.argsort(-np.abs(ranks.T @ of_error), kind="stable")[:_INPUTS]
     rows = -(-len(related) // 3)

@@ -61,6 +61,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "ids": _COLUMNS,
     "impute": [None, StrOptions({"mean", "median"})],
     "missing_indicator": ["boolean"],
+    "pca": [StrOptions({"auto"}), Interval(numbers.Integral, 0, None, closed="left")],
     "standardize": ["boolean"],
     "random_state": ["random_state"],
     "n_jobs": [None, Interval(numbers.Integral, None, -1, closed="right"), _COUNT],

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # than the best one, or after _SEARCH_STEPS penalties.
 _MAX_PENALTY = 31.6
 _SEARCH_STEPS = 12
+# Of classes, the largest penalty is taken whose validation loss exceeds the lowest by at most so many standard errors
+# (docs/tried.md): a posterior of the output weights undoes an early end of the training, and then follows features that
+# only a larger penalty keeps from following the training rows.
+_TIED = 2.0
 # Bounds on the epochs and on the patience of each training of the search. The number of epochs of the network itself is
 # chosen afterwards, at the best penalty and without this bound.
 _SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 100
@@ -49,11 +53,18 @@ class Validation:
     folds: int
     trials: tuple[tuple[float, float], ...] = ()
     network_epochs: int = 0
+    row_losses: FloatArray | None = None  # (rows,), whose sum is the loss
+
+    def ties_with(self, best: Validation) -> bool:
+        """Return whether the loss exceeds another's, of the same rows, by at most two standard errors."""
+        assert self.row_losses is not None and best.row_losses is not None
+        differences = self.row_losses - best.row_losses
+        return bool(self.loss - best.loss <= _TIED * differences.std() * math.sqrt(len(differences)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the squared residuals as JSON-able values."""
+        """Return all but the arrays as JSON-able values."""
         values = asdict(self) | {"trials": [list(trial) for trial in self.trials]}
-        del values["mse"]
+        del values["mse"], values["row_losses"]
         return values
 
 
@@ -77,17 +88,20 @@ def choose_training(
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
             shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
 
+            tried: list[Validation] = []
+
             def loss_at(penalty: float) -> float:
-                nonlocal searched
-                tried = cross_validate(problem, penalty, compared, **shorter)
-                searched += tried.network_epochs
-                return tried.loss
+                tried.append(cross_validate(problem, penalty, compared, **shorter))
+                return tried[-1].loss
 
             # In multiples of the scale of a row's loss, penalties have the same effect on any data.
             t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
             scale = float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
             trials = search_penalties(loss_at, largest=_MAX_PENALTY * scale)
-            l2 = min(trials, key=lambda trial: trial[1])[0]
+            best = min(tried, key=lambda one: one.loss)
+            is_class = problem.likelihood.targets in ("class", "binary")
+            l2 = next(one.l2 for one in tried if one is best or (is_class and one.ties_with(best)))
+            searched = sum(one.network_epochs for one in tried)
         found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
     return replace(found, trials=tuple(trials), network_epochs=searched + found.network_epochs)
 
@@ -127,25 +141,25 @@ def cross_validate(
     descents = [Descent(problem, l2, kept[group]) for group in groups]
     held_weights = torch.tensor(held / held.sum(), dtype=problem.real)
     lowest = torch.full((len(folds),), math.inf, dtype=problem.real)
-    current = torch.full((len(folds),), math.inf, dtype=problem.real)
+    current = torch.full((len(folds), n), math.inf, dtype=problem.real)  # losses of the rows at the lowest
     theta: torch.Tensor | None = None
-    best, best_epoch, best_theta, trained = math.inf, 0, None, 0
+    best, best_epoch, best_theta, best_rows, trained = math.inf, 0, None, None, 0
     for epoch in itertools.count() if max_epochs is None else range(max_epochs):
         parts = [descent.epoch() for descent in descents]
         trained += 1
         start, loss, nll = (torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True))
         lower = loss < lowest  # False for NaN
         lowest = torch.where(lower, loss, lowest)
-        current = torch.where(lower, (nll * held_weights).sum(dim=-1), current)
+        current = torch.where(lower[:, None], nll, current)
         theta = start if theta is None else torch.where(lower[:, None], start, theta)
-        score = float(current.sum())
+        score = float((current * held_weights).sum())
         if epoch == 0 and not all_finite(loss):
             raise ValueError(
                 f"train: the loss is {loss.numpy()[~np.isfinite(loss.numpy())][0]} at the initial parameters. "
                 "Standardise X and y, or use dtype='float64'."
             )
         if score < best:
-            best, best_epoch, best_theta = score, epoch, theta
+            best, best_epoch, best_theta, best_rows = score, epoch, theta, current
         elif epoch - best_epoch >= patience:
             break
         if not all_finite(loss):
@@ -157,7 +171,10 @@ def cross_validate(
     known = [one for one in each if one is not None]
     mse = np.average(known, axis=0, weights=held.sum(axis=1)) if known else None
     left_out = sum(len(rows) for rows in folds)
-    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=trained * len(folds))
+    assert best_rows is not None
+    of_rows = (best_rows * held_weights).numpy().astype(np.float64).sum(axis=0)[held.any(axis=0)]
+    epochs = trained * len(folds)
+    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=epochs, row_losses=of_rows)
 
 
 def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray | None:
