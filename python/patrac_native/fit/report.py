@@ -357,7 +357,7 @@ def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:
 def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:
     """Yield a figure of f and y over the input, if there is one with enough different values."""
     data, preprocessor, units = est.result_.data.training, est.preprocessor_, est.target_scaling_
-    if data.X.shape[1] != 1 or data.offset is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
+    if len(preprocessor.names) != 1 or data.offset is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
         return
     places = np.linspace(data.X.min(), data.X.max(), _PLACES)[:, None]
     lower, upper = est.draws_.distribution(places).interval(0.95)
