@@ -57,16 +57,17 @@ def wine_scores(seed: int, *, threads: int, warmup: int | None, max_epochs: int 
     values = (table.data - table.data[train].mean(axis=0)) / table.data[train].std(axis=0)
     X, y = np.delete(values, target, axis=1), values[:, target]
     started = time.perf_counter()
-    epochs = {} if max_epochs is None else {"max_epochs": max_epochs}
+    epochs: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
     net = pn.train(
         [X.shape[1], 50, 50, 1], X[train], y[train], likelihood=pn.Gaussian(0.1), seed=seed, progress=False, **epochs
     )
     trained = time.perf_counter()
     prior = pn.GaussianPrior(scales=pn.SampledScales())
     post = pn.Posterior(net, pn.Full(), prior, pn.Gaussian("sampled"), X[train], y[train])
-    thin = _WINE_THIN if warmup is None else 1
-    settings = {"warmup": _WINE_WARMUP if warmup is None else warmup, "threads": threads, "progress": False}
-    draws = pn.sample(post, chains=CHAINS, draws=250, thin=thin, seed=seed, **settings)
+    thin, warmup = (_WINE_THIN, _WINE_WARMUP) if warmup is None else (1, warmup)
+    draws = pn.sample(
+        post, chains=CHAINS, draws=250, thin=thin, warmup=warmup, seed=seed, threads=threads, progress=False
+    )
     sampled = time.perf_counter()
     predicted = draws.distribution(X[test])
     variance = float(np.mean((net.predict(X[train])[:, 0] - y[train]) ** 2))
