@@ -64,13 +64,10 @@ def wine_scores(seed: int, *, threads: int, warmup: int | None, max_epochs: int 
     trained = time.perf_counter()
     prior = pn.GaussianPrior(scales=pn.SampledScales())
     post = pn.Posterior(net, pn.Full(), prior, pn.Gaussian("sampled"), X[train], y[train])
-    thin = _WINE_THIN if warmup is None else 1
-    settings: dict[str, Any] = {
-        "warmup": _WINE_WARMUP if warmup is None else warmup,
-        "threads": threads,
-        "progress": False,
-    }
-    draws = pn.sample(post, chains=CHAINS, draws=250, thin=thin, seed=seed, **settings)
+    thin, warmup = (_WINE_THIN, _WINE_WARMUP) if warmup is None else (1, warmup)
+    draws = pn.sample(
+        post, chains=CHAINS, draws=250, thin=thin, warmup=warmup, seed=seed, threads=threads, progress=False
+    )
     sampled = time.perf_counter()
     predicted = draws.distribution(X[test])
     variance = float(np.mean((net.predict(X[train])[:, 0] - y[train]) ** 2))
