@@ -108,6 +108,11 @@ def test_comparisons_are_paired() -> None:
     assert row == ["auto_mpg", "**2.500**", "2.700 (+0.200 ± 0.058)", "2.675 (+0.175 ± 0.160) =", "too slow"]
     of_sides = tables.totals({"auto_mpg": of_table}, sides)
     assert [cells[2:4] for cells in of_sides] == [["1 of 1"] * 2, ["0 of 1"] * 2, ["0 of 1", "1 of 1"], ["0 of 1"] * 2]
+    # Coverage counts where there are over 100 test rows, of numbers; the second table has classes.
+    longer = {side: {**of, "losses": [1.0] * 101, "seconds": 8.0} for side, of in of_table.items() if "losses" in of}
+    found = tables.totals({"storms": longer, "taxi": longer, "auto_mpg": of_table}, sides)
+    assert found[0] == ["patrac", "3", "3 of 3", "3 of 3", "1 of 1", "8"]
+    assert found[3] == ["ngboost", "0", "0 of 3", "0 of 3", "0 of 0", "-"]
 
 
 @pytest.mark.slow

@@ -73,10 +73,12 @@ def scored(rows: TableRows, forecast: Forecast, **remarks: Any) -> Scored:
 
 
 def patrac(rows: TableRows, settings: Settings) -> Scored:
-    """Fit the estimator at its defaults but for the budget, and for missing values where there are some."""
+    """Fit the estimator at its defaults but for the budget, the columns of categories, and missing values."""
     import patrac_native as pn
 
     options: dict[str, Any] = {"minutes": settings.minutes, "random_state": settings.seed, "n_jobs": settings.threads}
+    # As CatBoost is told; text of over 100 values would be refused otherwise.
+    options["categorical"] = [name for name in rows.X if is_text(rows.X[name])]
     if rows.X.isna().any(axis=None) or rows.X_test.isna().any(axis=None):
         options |= {"impute": "median", "missing_indicator": True}
     y, y_test = (_targets(rows, of, event) for of, event in ((rows.y, rows.event), (rows.y_test, rows.event_test)))

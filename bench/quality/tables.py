@@ -116,10 +116,10 @@ def totals(found: dict[str, dict[str, Found]], sides: list[str]) -> list[list[st
         covers = [
             of[side]["coverage"]
             for name, of in found.items()
-            if TABLES[name][1] not in (CLASS, CENSORED) and side in of_side and len(of[side]["losses"]) > 100
+            if TABLES[name][1] not in (CLASS, CENSORED) and name in of_side and len(of[side]["losses"]) > 100
         ]
         good = sum(WANTED_COVERAGE[0] <= one <= WANTED_COVERAGE[1] for one in covers)
-        seconds = [of[side]["seconds"] for name, of in found.items() if side in of_side]
+        seconds = [of[side]["seconds"] for name, of in found.items() if name in of_side]
         cells = [f"{lowest} of {len(found)}", f"{ties} of {len(found)}", f"{good} of {len(covers)}"]
         rows.append([side, str(len(of_side)), *cells, f"{np.median(seconds):.0f}" if seconds else "-"])
     return rows
