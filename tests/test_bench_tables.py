@@ -138,5 +138,5 @@ def test_the_command_fits_every_kind_and_goes_on(tmp_path: Path) -> None:
     assert losses["auto_mpg"] < 0.5 * np.log(2 * np.pi * np.e * 2)
     assert [one["side"] for one in found if "skipped" in one] == ["gp"] * 2
     assert "| auto_mpg |" in page.read_text()
-    again = subprocess.run([*command, "--sides", "patrac"], capture_output=True, text=True, timeout=60, check=False)
+    again = subprocess.run([*command, "--sides", "patrac"], capture_output=True, text=True, timeout=300, check=False)
     assert again.returncode == 0 and len(out.read_text().splitlines()) == len(found)
