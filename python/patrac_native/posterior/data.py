@@ -70,7 +70,7 @@ class Data:
         noise = np.inf
         if likelihood.is_quadratic and not likelihood.is_sampled:
             noise = float(np.sqrt(np.min(likelihood.variance_vector(n_outputs))))
-        given = [("y", self.y, noise)] if likelihood.targets == "real" else []
+        given = [("y", likelihood.typical(self.y), noise)] if likelihood.targets == "real" else []
         if self.inputs.on_device is None and self.X.dtype.kind == "f":
             given.append(("X", self.X, np.inf))
         for name, values, smallest in given:
