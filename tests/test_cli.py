@@ -274,7 +274,6 @@ def test_all_problems_of_a_table_are_listed_with_their_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = table()
-    frame.loc[[2, 9], "width"] = None
     frame.loc[4, "day"] = "yesterday"
     frame["id"] = "x" + frame["id"]
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -283,8 +282,7 @@ def test_all_problems_of_a_table_are_listed_with_their_lines(
     assert main(["fit", str(tmp_path / "t.csv"), *arguments]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("patrac fit: error: column 'id' holds text of 120 different values, such as '")
-    assert lines[1].startswith("  column 'width' has 2 missing values, at lines 4, 11; remove")
-    assert lines[2].startswith("  dates names 'day', which has 'yesterday' at line 6, no date") and len(lines) == 3
+    assert lines[1].startswith("  dates names 'day', which has 'yesterday' at line 6, no date") and len(lines) == 2
 
 
 @pytest.mark.parametrize("target", ["weight", "kind"])
@@ -335,7 +333,7 @@ def test_predict_gives_what_the_estimator_gives(fitted: Path, tmp_path: Path) ->
     new = table(50)[["kind", "id", "day", "width"]]
     assert predict(fitted / "numbers", new, tmp_path, "--coverage", "0.9") == 0
     found = predictions(tmp_path / "p.csv")
-    assert list(found.columns) == ["id", "mean", "sd", "lower", "upper", "sd_f", "remarks", "verdict"]
+    assert list(found.columns) == ["id", "mean", "sd", "lower", "upper", "sd_f", "remarks", "status", "verdict"]
     assert found["id"].tolist() == new["id"].tolist()
     made = estimator(fitted / "numbers")
     mean, sd = made.predict(new, return_std=True)
@@ -350,7 +348,19 @@ def test_predict_gives_class_probabilities_and_entropies(fitted: Path, tmp_path:
     new = table(40)
     assert predict(fitted / "classes", new, tmp_path) == 0
     found, made = predictions(tmp_path / "p.csv"), estimator(fitted / "classes")
-    columns = ["id", "label", "p_07", "p_7", "p_7.0", "entropy", "aleatoric", "epistemic", "remarks", "verdict"]
+    columns = [
+        "id",
+        "label",
+        "p_07",
+        "p_7",
+        "p_7.0",
+        "entropy",
+        "aleatoric",
+        "epistemic",
+        "remarks",
+        "status",
+        "verdict",
+    ]
     assert list(found.columns) == columns
     X = new.drop(columns="grade")
     np.testing.assert_allclose(found[["p_07", "p_7", "p_7.0"]], made.predict_proba(X), rtol=SIX_DIGITS)
@@ -423,7 +433,7 @@ def test_predict_scores_a_table_with_targets(
     assert scores["rows"] == 50 and scores["nlpd"] == pytest.approx(expected["nlpd"], rel=1e-12)
     for unknown, message in (
         (new.drop(columns=target), f"scores needs observed targets, and the table has no column '{target}'"),
-        (new.assign(**{target: new[target].where(new.index > 0)}), f"the target '{target}' is missing at line 2"),
+        (new.assign(**{target: None}), "scores needs observed targets, and no row has one"),
     ):
         assert predict(fitted / kind, unknown, tmp_path, "--scores", str(tmp_path / "t.json"), "--overwrite") == 2
         assert message in capsys.readouterr().err
@@ -435,6 +445,35 @@ def test_columns_beside_the_predictions(fitted: Path, tmp_path: Path) -> None:
     assert predict(fitted / "numbers", new.drop(columns="id"), tmp_path, "--ids", "mean") == 0
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert lines[0].startswith("id,id_mean,mean,") and lines[2].startswith(",01,")
+
+
+def test_an_odd_row_costs_its_own_prediction_only(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A word in a column of numbers, an unknown category and a column more; the other rows are predicted as alone."""
+    new = table(6)[["kind", "id", "day", "width", "weight"]].assign(extra="x")
+    assert predict(fitted / "numbers", new, tmp_path) == 0
+    whole = predictions(tmp_path / "p.csv")
+    assert "note: extra is ignored: no column of the fitted table" in capsys.readouterr().out
+    odd = new.astype({"width": object})
+    odd.loc[1, "width"] = "wide"
+    odd.loc[3, "kind"] = "unheard of"
+    odd.loc[4, "weight"] = None
+    assert predict(fitted / "numbers", odd, tmp_path, "--scores", str(tmp_path / "s.json"), "--overwrite") == 0
+    found = predictions(tmp_path / "p.csv")
+    out, err = capsys.readouterr()
+    err = " ".join(err.split())
+    assert "1 of 6 rows cannot be predicted, as their status says, such as: column 'width' holds number" in err
+    assert "1 of 6 rows have a category that no training row has" in err
+    assert "note: 1 of the predicted rows have no target and are not scored" in out
+    assert read_json(tmp_path / "s.json")["rows"] == 4
+    assert (found["mean"] == "").tolist() == [row == 1 for row in range(6)]
+    assert (
+        found["status"][1].startswith("column 'width' holds number") and (found["status"].drop(1) == "predicted").all()
+    )
+    assert "is unknown" in found["remarks"][3]
+    same = [0, 2, 4, 5]
+    np.testing.assert_array_equal(found["mean"][same].astype(float), whole["mean"][same])
 
 
 def test_tables_of_other_columns_are_refused(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,12 +15,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import patrac_native as pn
 from patrac_native.cli.options import add_parameters, parameters_of
-from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
+from patrac_native.cli.table import WORDS, Layout, TableFile, add_layout, layout_of
 from patrac_native.files import commit, replacing, say, staging
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.pieces import Pieces
@@ -32,7 +33,7 @@ REPORT, SUMMARY, ESTIMATOR, TABLE = _FILES = "report.html", "summary.json", "est
 # What a fit with --store was asked for, in its folder, by which `patrac resume` completes it.
 COMMAND = "command.json"
 # Defaults of the command where those of the estimators differ.
-_DEFAULTS = {"minutes": 2.0, "random_state": 0}
+_DEFAULTS: dict[str, Any] = {"minutes": 2.0, "impute": "median", "random_state": 0}
 # Parameters that name columns.
 _COLUMNS = ("drop", "ids", "categorical", "dates")
 _TASKS = ("regression", "classification")
@@ -173,15 +174,17 @@ def write_command(store: str, content: dict[str, Any]) -> None:
 
 def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:
     """Return y (n,), labels as they are written, or the bounds (n, 2) of censored targets; infinite where empty."""
-    gone = frame[targets[0]].isna()
-    if len(targets) == 1 and gone.any():
-        raise ValueError(f"the target {targets[0]!r} is missing at {place(gone, gone)}; remove those rows.")
     if task == "classification":
         return frame[targets[0]].astype(str).to_numpy(dtype=str)
     if len(targets) == 1:
         return frame[targets[0]].to_numpy()
     bounds = frame[targets].to_numpy(dtype=np.float64)
     return np.where(np.isnan(bounds), [-np.inf, np.inf], bounds)
+
+
+def has_target(frame: pd.DataFrame, targets: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return whether each row has a target (n,); of a censored one, either bound may be missing."""
+    return np.asarray(frame[targets[0]].notna().to_numpy(bool) | (len(targets) > 1))
 
 
 def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, list[str], str]:
@@ -206,7 +209,7 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
     for (option, columns), (other, others) in combinations(purposes.items(), 2):
         for name in set(columns) & set(others):
             raise ValueError(f"{other} names {name!r}, which {option} names too; name it in one of them.")
-    text = [column for columns in named.values() for column in columns]
+    text = {column: None for columns in named.values() for column in columns} | dict.fromkeys(named["dates"], ())
     frame = table.frame(text)
     asked = args.task or ("regression" if hasattr(args, "likelihood") else None)
     if frame[target].isna().all():
@@ -221,14 +224,15 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
                 "give --task regression."
             )
         # Labels are as they are written: 007 and 7 are two.
-        frame = table.frame([*text, target])
+        frame = table.frame({**text, target: None})
     say(f"{table.name}: {len(frame)} rows, {len(table.names)} columns; target {target!r}: {task} ({reason})")
     if task == "classification":
         counts = frame[target].value_counts()
         shown = ", ".join(f"{label} ({count})" for label, count in counts.head(20).items())
         say(f"  classes: {shown}{', ...' * (len(counts) > 20)}")
-    # Of a censored target, the other bound is known.
-    known = frame[target].notna().to_numpy() | (len(targets) > 1)
+        if words := sorted({*counts.index} & {*WORDS}):
+            say(f"  note: {', '.join(words)} is a class; --missing {' '.join(words)} leaves out the rows that have it")
+    known = has_target(frame, targets)
     if not known.all():
         count = int((~known).sum())
         rows = f"{count} rows without a target are" if count > 1 else "a row without a target is"

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import patrac_native as pn
-from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, target_values
+from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, has_target, target_values
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
 from patrac_native.files import check_entries, replacing, say
 from patrac_native.fit.report import identity_of, score_lines
@@ -63,43 +63,69 @@ def run(args: argparse.Namespace) -> int:
     ids = [table.column(column, "ids") for column in args.ids]
     is_class = isinstance(estimator, pn.PatracClassifier)
     frame = rows_of(table, estimator, targets, ids)
-    y = None
     if args.scores is not None:
         if not set(targets) <= set(frame):
             raise ValueError(f"scores needs observed targets, and the table has no column {target!r}; leave it out.")
-        y = target_values(frame, targets, "classification" if is_class else "regression")
+        if not has_target(frame, targets).any():
+            raise ValueError("scores needs observed targets, and no row has one; leave it out.")
     X = frame.drop(columns=[*targets, *(name for name in ids if name not in fitted["names"])], errors="ignore")
+    columns = estimator.preprocessor_.table_columns
+    unknown = [name for name in X if name not in columns]
+    if unknown and {column.name for column in estimator.preprocessor_.columns} <= set(X):  # else a name may be misspelt
+        say(f"  note: {', '.join(unknown)} {'are' if unknown[1:] else 'is'} ignored: no column of the fitted table")
+        X = X.drop(columns=unknown)
+    problems = np.array(estimator.problems(X), dtype=object)
+    is_read = problems == ""
+    # Where no row can be read, that of all rows is the error.
+    X = X[is_read] if is_read.any() else X
     found = _of_classes(estimator, X) if is_class else _of_numbers(estimator, X, args.coverage)
     found["remarks"] = estimator.preprocessor_.remarks(X)
     of_predictions = estimator.report_.verdict.predictions
-    found["verdict"] = [of_predictions.grade] * len(frame)
+    # As objects, whole numbers stay so beside the empty cells of rows that are not predicted.
+    predicted = pd.DataFrame(found, index=np.flatnonzero(is_read), dtype=object).reindex(range(len(frame)))
+    predicted["status"] = ["predicted" if not problem else problem for problem in problems]
+    predicted["verdict"] = of_predictions.grade
     beside = {}
     for name in dict.fromkeys([*estimator.ids, *ids]):
         # A column of the table may have the name of one of the predictions.
-        beside[f"id_{name}" if name in found else name] = frame[name] if name in frame else ""
-    _write(pd.DataFrame({**beside, **found}, index=frame.index), args.out)
+        beside[f"id_{name}" if name in predicted else name] = frame[name].to_numpy() if name in frame else ""
+    _write(pd.DataFrame({**beside, **predicted}), args.out)
     what = "probabilities" if is_class else f"mean and {100 * args.coverage:.4g}% intervals of y"
-    say(f"wrote {args.out}: {what} of {target!r} for {len(frame)} rows")
+    say(f"wrote {args.out}: {what} of {target!r} for {len(X)} rows")
+    rows = f"of {len(frame)} rows"
+    if not is_read.all():
+        warnings.warn(
+            f"{len(frame) - len(X)} {rows} cannot be predicted, as their status says, such as: {problems[~is_read][0]}",
+            stacklevel=2,
+        )
+    unseen = sum(" is unknown" in remark for remark in found["remarks"])
+    if unseen:
+        warnings.warn(f"{unseen} {rows} have a category that no training row has", stacklevel=2)
     marked = sum(map(bool, found["remarks"]))
     if marked:
         first = next(remark for remark in found["remarks"] if remark)
-        warnings.warn(f"{marked} of {len(frame)} rows have a remark, such as: {first}", stacklevel=2)
+        warnings.warn(f"{marked} {rows} have a remark, such as: {first}", stacklevel=2)
     if of_predictions.grade == "do not use":
         warnings.warn(f"the verdict on this fit was: {of_predictions}", stacklevel=2)
-    if y is not None:
+    if args.scores is not None:
+        known = has_target(frame, targets)[is_read]
+        if not known.all():
+            say(f"  note: {len(X) - int(known.sum())} of the predicted rows have no target and are not scored")
+        X, observed = X[known], frame[is_read][known]
+        y = target_values(observed, targets, "classification" if is_class else "regression")
         scores = estimator.evaluate(X, y).scores
-        pn.report.write_json(args.scores, {"rows": len(frame), "verdict": of_predictions.grade, **scores})
+        pn.report.write_json(args.scores, {"rows": len(X), "verdict": of_predictions.grade, **scores})
         kind = estimator.draws_.likelihood.targets
-        say(f"\n{score_lines(f'rows: {len(frame)}', scores, kind)}\n\nwrote {args.scores}")
+        say(f"\n{score_lines(f'rows: {len(X)}', scores, kind)}\n\nwrote {args.scores}")
     return 0
 
 
 def rows_of(table: TableFile, estimator: Any, targets: Sequence[str], ids: Sequence[str] = ()) -> pd.DataFrame:
     """Return the rows of a table, in which the types of the fit decide what a field is."""
-    preprocessor = estimator.preprocessor_
-    labels = targets if isinstance(estimator, pn.PatracClassifier) else ()
-    text = [*preprocessor.text_columns, *estimator.ids, *ids, *labels]
-    return table.frame(text, [*preprocessor.table_columns, *targets])
+    preprocessor, text = estimator.preprocessor_, dict.fromkeys([*estimator.ids, *ids])
+    if isinstance(estimator, pn.PatracClassifier):
+        text |= dict.fromkeys(targets, estimator.classes_.tolist())
+    return table.frame({**text, **preprocessor.text_columns}, [*preprocessor.table_columns, *targets])
 
 
 def _check_outputs(args: argparse.Namespace) -> None:

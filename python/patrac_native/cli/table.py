@@ -14,8 +14,9 @@ import string
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ _OTHERS |= {".ods": "excel", ".dta": "stata", ".sas7bdat": "sas", ".sav": "spss"
 _LINES_LOOKED_AT = 100
 # Characters that may stand between fields, or before decimals.
 _MARKS = string.punctuation.replace('"', "") + " \t"
-# Texts of missing values in every table, which are those of pandas, and the words of Booleans.
-_MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA"]
-_MISSING += ["#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
+# Words of a missing number, which are those of pandas, and the words of Booleans.
+WORDS = ["NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA"]
+WORDS += ["#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
 _BOOLEANS = {word: value for value in (False, True) for word in (str(value), str(value).lower(), str(value).upper())}
 
 
@@ -57,7 +58,7 @@ def add_layout(parser: argparse.ArgumentParser, default: str) -> None:
         "--missing",
         nargs="+",
         metavar="TEXT",
-        help="texts of a missing value beside empty fields and NA; default ?",
+        help="texts of a missing value beside empty fields and, in columns of numbers, NA and the like; default ?",
     )
 
 
@@ -124,48 +125,59 @@ class TableFile:
         is_place = given not in self.names and given.lstrip("-").isdecimal()
         return column_named(self.names, int(given) if is_place else given, option, f" of {self.name}")
 
-    def frame(self, text: Iterable[str], numbers: Iterable[str] = ()) -> pd.DataFrame:
+    def frame(
+        self, text: Iterable[str] | Mapping[str, Sequence[str] | None], numbers: Iterable[str] = ()
+    ) -> pd.DataFrame:
         """Return the rows, with the lines of the file as index; the columns `text` as they are written.
 
         A column holds numbers if every field is one, Booleans if every field is one, else text. In the columns
         `numbers` Booleans are numbers too and only other fields are text, so that what a field is does not depend on
-        the others.
+        the others. Words such as NA are missing values, but in a column that holds other text they are text like any
+        other; where `text` gives the categories of a column, those words that are among them.
         """
         if self._frame is not None:
             return self._frame
-        text, numbers, missing = set(text), set(numbers), {*_MISSING, *self.layout.missing}
+        numbers, missing = set(numbers), {"", *self.layout.missing}
+        text = dict(text) if isinstance(text, Mapping) else dict.fromkeys(text)
+        options: dict[str, Any] = {
+            "sep": self.layout.sep,
+            "header": 0 if self.layout.header else None,
+            "names": self.names,
+            "index_col": False,
+            "keep_default_na": False,
+            "skipinitialspace": True,
+            "low_memory": False,
+        }
         frame = pd.read_csv(
             io.StringIO(self._content),
-            sep=self.layout.sep,
-            header=0 if self.layout.header else None,
-            names=self.names,
-            index_col=False,
-            dtype=dict.fromkeys(text & set(self.names), str),
-            na_values=list(missing),
-            keep_default_na=False,
+            dtype=dict.fromkeys(text.keys() & set(self.names), str),
+            na_values=[*missing, *WORDS],
             decimal=self.layout.decimal,
-            skipinitialspace=True,
-            low_memory=False,
+            **options,
         )
+        unlike = frame.select_dtypes(include=["object", "string"]).columns.tolist()
+        if unlike:
+            written = pd.read_csv(io.StringIO(self._content), dtype=str, na_filter=False, usecols=unlike, **options)
+        # pandas has read as text what a blank, or a number of more than 64 bits, stands in.
+        for column in unlike:
+            fields = [None if field in missing else field for field in map(str.strip, written[column])]
+            values = [
+                None if field is None or field in WORDS else _value(field, self.layout.decimal) for field in fields
+            ]
+            kinds = {*map(type, values)} - {NoneType}
+            is_text = str in kinds or len(kinds) > 1
+            if column in text or (is_text and column not in numbers):
+                categories = text.get(column)
+                kept = categories if categories is not None else WORDS if is_text else ()
+                frame[column] = [None if field in WORDS and field not in kept else field for field in fields]
+            elif kinds == {bool} and column not in numbers:
+                frame[column] = values
+            else:
+                frame[column] = [
+                    np.nan if one is None else one if isinstance(one, str) else float(one) for one in values
+                ]
         frame.index = pd.Index(self._lines, name="line")
-        for column in frame.select_dtypes(include=["object", "string"]):
-            fields = [field.strip() if isinstance(field, str) else field for field in frame[column]]
-            fields = [None if field in missing or pd.isna(field) else field for field in fields]
-            frame[column] = fields if column in text else self._as_values(fields, column in numbers)
         return frame
-
-    def _as_values(self, fields: list[Any], of_numbers: bool) -> list[Any]:
-        """Return the numbers or Booleans that all fields but missing ones are; else the fields, or all numbers of them.
-
-        pandas has read as text what a blank, or a number of more than 64 bits, stands in.
-        """
-        found = [_value(field, self.layout.decimal) if isinstance(field, str) else field for field in fields]
-        kinds = {isinstance(value, bool) for value in found if value is not None}
-        if not of_numbers and (any(isinstance(value, str) for value in found) or len(kinds) > 1):
-            return fields
-        if kinds == {True} and not of_numbers:
-            return found
-        return [np.nan if value is None else value if isinstance(value, str) else float(value) for value in found]
 
 
 def _text(path: str, name: str) -> str:

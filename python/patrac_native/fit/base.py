@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -147,10 +148,9 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
     ids : sequence of str or int
         Columns of X that are not inputs, such as keys; `patrac predict` copies them to its predictions. Default none.
     impute : {"mean", "median"}, optional
-        What replaces missing numbers; missing categories are replaced by the most frequent one. By default missing
-        values are an error.
+        What replaces missing numbers and dates; by default they are an error. Missing categories are one of their own.
     missing_indicator : bool
-        Whether each column with missing values gets a further input, 1 where it is missing; default False.
+        Whether each column of numbers with missing values gets a further input, 1 where it is missing; default False.
     pca : int or str
         How many principal components of the standardised inputs the network gets in their place, >= 0; 0 means the
         inputs themselves. Default "auto": components where the inputs are collinear, or more than the rows, and a
@@ -492,6 +492,27 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return evaluate(
             self.draws_, self.target_scaling_, Rows(inputs, self._scaled(self._observed(y)), weights, offset)
         )
+
+    def problems(self, X: Any) -> list[str]:
+        """Say which rows of X cannot be predicted, where `predict` would raise for all of them.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame, shape (n, d)
+
+        Returns
+        -------
+        list of str
+            For each row why it cannot be read, such as a word in a column of numbers; empty if it can be.
+        """
+        check_is_fitted(self)
+        found = self.preprocessor_.problems(as_frame(readable(X, "X")))
+        if self.exposure is None:
+            return found
+        exposure = pd.to_numeric(pd.Series(self._exposure_column(as_frame(readable(X, "X")))), errors="coerce")
+        odd = ~((exposure > 0) & np.isfinite(exposure)).to_numpy(bool)
+        reason = f"exposure {self.exposure_name_!r} is no positive number"
+        return ["; ".join(filter(None, (text, reason))) if bad else text for text, bad in zip(found, odd, strict=True)]
 
     def rerun_error(self, X: Any, coverage: float = 0.9, *, exposure: npt.ArrayLike | None = None) -> RerunError:
         """Return how far predictions would move if the fit were run again with another `random_state`.

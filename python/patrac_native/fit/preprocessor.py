@@ -49,8 +49,8 @@ class Column:
 
     A "number" or "date" becomes (value - mean) / scale, and the categories of "text" and of "codes", which are numbers,
     become one input of 0 and 1 each; with scale 0 there are none of these. An indicator adds an input that is 1 where
-    the value is missing. `fill` replaces missing values; that of categories is a position among them. `low` and `high`
-    are the range of the training rows, and `layout` is that of dates in a column of text.
+    the value is missing, which makes missing categories one of their own. `fill` replaces missing numbers. `low` and
+    `high` are the range of the training rows, and `layout` is that of dates in a column of text.
     """
 
     name: str
@@ -80,9 +80,9 @@ class Column:
             layouts = ("", _ISO, *_LAYOUTS) if self.kind == "date" else ("",)
             return self.kind in ("number", "date") and not count and self.layout in layouts and self.scale >= 0
         wanted, found = {"text": {str}, "codes": {float}}[self.kind], {*map(type, self.categories)}
-        is_place = self.fill is None or self.fill in range(count)
         in_order = found == wanted and list(self.categories) == sorted(set(self.categories))
-        return in_order and is_place and self.scale in ({1.0} if count > 1 else {0.0, 1.0}) and not self.layout
+        is_plain = self.fill is None and not self.layout
+        return in_order and is_plain and self.scale in ({1.0} if count > 1 else {0.0, 1.0})
 
     def values(self, series: pd.Series) -> FloatArray:
         """Return numbers, days since 1970-01-01 or positions of categories (-1: unknown), NaN where missing; (n,)."""
@@ -115,6 +115,9 @@ class Column:
     def _fitted(self, series: pd.Series, values: FloatArray, impute: str | None, weights: FloatArray | None) -> Column:
         """Return the column with the moments and the range of the values of its training rows."""
         missing = np.isnan(values)
+        if self.categories:
+            count = len(self.categories)
+            return replace(self, high=count - 1.0, scale=float(count > 1), indicator=bool(missing.any()))
         if missing.any() and impute is None:
             count = int(missing.sum())
             raise ValueError(
@@ -122,10 +125,6 @@ class Column:
                 "remove those rows, name the column in drop, or set impute to mean or median."
             )
         known, of_known = values[~missing], None if weights is None else weights[~missing]
-        if self.categories:
-            counts = np.bincount(known.astype(np.intp), of_known, len(self.categories))
-            fill = None if impute is None else float(counts.argmax())
-            return replace(self, fill=fill, high=len(counts) - 1.0, scale=float(len(counts) > 1))
         if self.kind == "number" and np.abs(known).max() > 2.0**53 and np.unique(known).size < series.nunique():
             raise ValueError(
                 f"column {self.name!r} holds whole numbers such as {series[~missing].iloc[0]}, some of which are equal "
@@ -140,15 +139,15 @@ class Column:
         return replace(self, mean=mean, scale=scale, fill=fill, low=float(known.min()), high=float(known.max()))
 
     def encode(self, series: pd.Series) -> FloatArray:
-        """Return the inputs (n, number of inputs); an unknown category has zeros only."""
+        """Return the inputs (n, number of inputs); of an unknown or a missing category, no category's is 1."""
         values = self.values(series)
         missing = np.isnan(values)
-        if missing.any() and self.fill is None:
+        if missing.any() and self.fill is None and not self.categories:
             raise ValueError(
                 f"column {self.name!r} is missing at {place(series, missing)}, and the fit had no impute; remove "
                 "those rows, or fit with impute."
             )
-        values = np.where(missing, 0.0 if self.fill is None else self.fill, values)
+        values = np.where(missing, -1.0 if self.fill is None else self.fill, values)
         parts = []
         if self.categories and self.scale:
             parts.append(values[:, None] == np.arange(len(self.categories)))
@@ -163,6 +162,17 @@ class Column:
                 )
             parts.append(inputs[:, None])
         return np.concatenate([*parts, *([missing[:, None]] if self.indicator else [])], axis=1, dtype=np.float64)
+
+    def problems(self, series: pd.Series, first: int = 0) -> dict[int, str]:
+        """Return why rows, counted from `first`, cannot be encoded; found by halves, because most rows can be."""
+        try:
+            self.encode(series)
+        except ValueError as error:
+            if len(series) == 1:
+                return {first: str(error)}
+            half = len(series) // 2
+            return self.problems(series.iloc[:half], first) | self.problems(series.iloc[half:], first + half)
+        return {}
 
     def remarks(self, series: pd.Series) -> dict[int, str]:
         """Return a remark for each row that is missing, outside the training range or of an unknown category."""
@@ -240,10 +250,9 @@ class Preprocessor:
         categorical, dates, drop : sequence of column names or positions
             Columns of codes, columns of dates, which become days since 1970-01-01, and columns that are not inputs.
         impute : {"mean", "median"}, optional
-            What replaces missing numbers; missing categories become the most frequent one. By default missing values
-            are an error.
+            What replaces missing numbers; by default they are an error. Missing categories are one of their own.
         indicator : bool
-            Whether each column with missing values gets a second input that marks them; default False.
+            Whether each column of numbers with missing values gets a second input that marks them; default False.
         sample_weight : ndarray, shape (n,), optional
             Weights of the rows, positive; default ones.
         standardize : bool
@@ -269,9 +278,9 @@ class Preprocessor:
             values = typed.values(series)
             column = typed._fitted(series, values, impute, sample_weight)
             if missing := int(np.isnan(values).sum()):
-                fill = column._text(column.fill or 0.0)
-                notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)} imputed by {fill}")
-                column = replace(column, indicator=indicator)
+                became = "are a category" if column.fill is None else f"imputed by {column._text(column.fill)}"
+                notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)} {became}")
+                column = replace(column, indicator=indicator or column.indicator)
             if column.kind == "date" and (never := np.floor(values) == _NEVER).any():
                 notes.append(
                     f"column {name!r} is 9999-12-31 at {place(series, never)}, which sets its scale; make that a "
@@ -331,9 +340,9 @@ class Preprocessor:
         return len(self.names) if self.components is None else self.components.number
 
     @property
-    def text_columns(self) -> list[str]:
-        """The columns that a file of new rows must be read as text for: categories of text, and dates in text."""
-        return [column.name for column in self.columns if column.kind == "text" or column.layout]
+    def text_columns(self) -> dict[str, tuple[Any, ...]]:
+        """The columns that new rows have as text: those of categories, with these, and those of dates in text."""
+        return {column.name: column.categories for column in self.columns if column.kind == "text" or column.layout}
 
     def transform(self, X: Any) -> FloatArray:
         """Convert rows to inputs.
@@ -360,10 +369,18 @@ class Preprocessor:
 
     def remarks(self, X: Any) -> list[str]:
         """Return for each row what is missing, outside the training range or an unknown category; empty if nothing."""
+        return self._for_rows(X, Column.remarks)
+
+    def problems(self, X: Any) -> list[str]:
+        """Return for each row why `transform` cannot read it; empty if it can."""
+        return self._for_rows(X, Column.problems)
+
+    def _for_rows(self, X: Any, told: Callable[[Column, pd.Series], dict[int, str]]) -> list[str]:
+        """Return what is told of the rows of each column, in one text for each row."""
         table = self._matched(X)
         found: list[list[str]] = [[] for _ in next(iter(table.values()))]
         for column in self.columns:
-            for row, text in column.remarks(table[column.name]).items():
+            for row, text in told(column, table[column.name]).items():
                 found[row].append(text)
         return ["; ".join(texts) for texts in found]
 
