@@ -266,7 +266,7 @@ def theta_of(network: PartialNetwork, tree: Any) -> npt.NDArray[Any]:
         if part.shape[2:] != variable.shape:
             raise ValueError(f"tree: {variable.name} must have {variable.shape} entries; got {part.shape[2:]}.")
         parts.append(variable.flat(part))
-    return np.concatenate(parts, axis=-1)
+    return np.concatenate(parts, axis=-1).astype(network.dtype, copy=False)  # a store may have fewer digits
 
 
 def theta_names(network: PartialNetwork) -> set[str]:

@@ -25,7 +25,7 @@ from patrac_native.draws.distribution import (
 )
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.run_folder import MEMORY, RunFolder, StoredTheta
-from patrac_native.draws.stored_states import stored_states
+from patrac_native.draws.stored_states import read_checkpoint, stored_states
 from patrac_native.draws.summary import Summary, summarise
 from patrac_native.files.archive import check_entries, check_written_again, contents_hash, rebuilding
 from patrac_native.interop.datatree import build_datatree, inference_data
@@ -793,7 +793,7 @@ class Draws(ChainDraws, Predictions):
         with rebuilding(folder.path):
             network = PartialNetwork.from_dict(Network.from_arrays(header["net"], arrays), header["network"])
             likelihood = likelihood_from_dict(header["likelihood"])
-        at = folder.checkpoint()
+        at = read_checkpoint(folder, network, likelihood)
         if at is None:
             raise ValueError(f"{folder.path} holds no draws yet: its run was killed, or has not begun.")
         return cls(*stored_states(folder, at, network, likelihood, memory), network, likelihood, at.settings)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
-from patrac_native.files.output import lock, path_of, sync
+from patrac_native.files.output import held, lock, path_of, sync
 from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.interop.extras import import_extra
 
@@ -34,6 +34,8 @@ MEMORY = 256 << 20
 RUN_TOTALS = ("warmup_steps", "warmup_stable")
 # Bytes of theta in a chunk of the arrays: the draws in a checkpoint are fewer.
 _CHUNK_BYTES = 1 << 23
+# Counters of a checkpoint are smaller: the core's have 64 bits with sign.
+_MOST = 1 << 62
 _ENTRIES: dict[str, Any] = {"step": int, "draws": int, "written": int, "sizes": list, "seconds": float}
 _ENTRIES |= {"settings": dict, "next_steps": int}
 
@@ -92,17 +94,24 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path_of(path))  # draws are read later, perhaps from another working folder
+        self.checkpoint_path = os.path.join(self.path, _CHECKPOINT)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing to the folder; FileExistsError if one does."""
+        """Keep other processes from writing to the folder; FileExistsError if one does, PermissionError if none can."""
+        if not os.access(self.path, os.W_OK):
+            raise PermissionError(
+                f"{self.path} is read-only, and a run writes to its store: copy it to where you may write, or only "
+                "read its draws so far: Draws.open."
+            )
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             if not lock(descriptor, wait=False):
                 raise FileExistsError(
                     f"another run writes to {self.path}; wait for it, or read its draws so far: Draws.open."
                 )
-            yield
+            with held(descriptor):
+                yield
         finally:
             os.close(descriptor)
 
@@ -120,12 +129,21 @@ class RunFolder:
                 f"store={self.path!r} exists: patrac_native.resume(store, draws) goes on with the run in it; for "
                 "another run give another path."
             ) from None
+        except OSError as error:
+            reason = (
+                f"store={self.path!r} cannot be made: {error.strerror}. Give a path in a folder in which you may write"
+            )
+            raise OSError(error.errno, reason) from error
         sync(parent)
-        save_arrays(os.path.join(self.path, _RUN), _RUN_KIND, header, arrays, overwrite=False)
+        try:
+            save_arrays(os.path.join(self.path, _RUN), _RUN_KIND, header, arrays, overwrite=False)
+        except BaseException:
+            self.remove_unused()
+            raise
 
     def remove_unused(self) -> None:
         """Remove the folder of a run that ended before its first checkpoint, so that its path is free again."""
-        if not os.path.exists(os.path.join(self.path, _CHECKPOINT)):
+        if not os.path.exists(self.checkpoint_path):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def given(self) -> tuple[dict[str, Any], Arrays]:
@@ -160,7 +178,7 @@ class RunFolder:
         arrays |= {f"stat_{name}": values for name, values in at.stats.items()}
         arrays |= {f"total_{name}": values for name, values in at.totals.items()}
         save_arrays(
-            os.path.join(self.path, _CHECKPOINT),
+            self.checkpoint_path,
             _CHECKPOINT_KIND,
             {**header, "sizes": [len(state) for state in at.states]},
             arrays,
@@ -168,22 +186,26 @@ class RunFolder:
         )
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return the last checkpoint; None if the run was killed before its first."""
-        path = os.path.join(self.path, _CHECKPOINT)
-        if not os.path.exists(path):
+        """Return the last checkpoint; None if the run was killed before its first.
+
+        `stored_states.read_checkpoint` compares its numbers with the network too.
+        """
+        if not os.path.exists(self.checkpoint_path):
             return None
-        header, arrays = load_arrays(path, _CHECKPOINT_KIND)
-        with rebuilding(path):
+        header, arrays = load_arrays(self.checkpoint_path, _CHECKPOINT_KIND)
+        with rebuilding(self.checkpoint_path):
             check_entries(header, _ENTRIES, "its header")
-            ends = np.cumsum([0, *header.pop("sizes")])
-            states = arrays.pop("states").tobytes()
-            if len(states) != ends[-1]:
-                raise ValueError("the states of its chains have other sizes than its header says")
-            theta = arrays.pop("theta")
+            sizes, states, theta = header.pop("sizes"), arrays.pop("states").tobytes(), arrays.pop("theta")
+            counters = [header[name] for name in ("step", "draws", "written", "next_steps", "seconds")]
             if theta.ndim != 3 or theta.shape[1] != header["draws"] - header["written"]:
                 raise ValueError(f"its theta has the shape {theta.shape}")
-            if not (0 <= header["written"] <= header["draws"] and header["next_steps"] >= 0 and header["step"] >= 0):
+            if not all(0 <= one < _MOST for one in counters):
                 raise ValueError("its counters are out of range")
+            if not all(type(size) is int and size > 0 for size in sizes) or len(sizes) != len(theta):
+                raise ValueError(f"it has the states of {len(sizes)} chains, and draws of {len(theta)}")
+            if len(states) != sum(sizes):
+                raise ValueError("the states of its chains have other sizes than its header says")
+            ends = np.cumsum([0, *sizes])
             parts: dict[str, Arrays] = {"stat": {}, "total": {}}
             for name, values in arrays.items():
                 kind, _, own = name.partition("_")
@@ -265,12 +287,20 @@ class RunFolder:
         A run may be writing: xarray would refuse arrays of which some have a chunk more than others.
         """
         xarray = import_extra("xarray", "store", "a store")
-        root = import_extra("zarr", "store", "a store").open_group(self.path, mode="r")
+        zarr = import_extra("zarr", "store", "a store")
         groups: dict[str, Any] = {"posterior": {}, "sample_stats": {}}
-        for group, variables in groups.items():
-            for name, array in root[group].arrays():
-                dimensions = array.metadata.dimension_names
-                if array.dtype.kind in "biuf" and wanted(name):
-                    cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
-                    variables[name] = dimensions, array[cut]
+        at = self.path
+        try:
+            root = zarr.open_group(self.path, mode="r")
+            for group, variables in groups.items():
+                at = os.path.join(self.path, group)
+                for name, array in root[group].arrays():
+                    at, dimensions = os.path.join(self.path, group, name), array.metadata.dimension_names
+                    if array.dtype.kind in "biuf" and wanted(name):
+                        cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
+                        variables[name] = dimensions, array[cut]
+        except Exception as error:  # for damaged files zarr and its codecs raise about ten kinds of exceptions
+            if isinstance(error, MemoryError | OSError) and not isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(f"{at} is damaged ({error}); restore a copy of the folder, or sample again.") from error
         return xarray.DataTree.from_dict({name: xarray.Dataset(found) for name, found in groups.items()})

@@ -8,10 +8,39 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws import arviz_groups
-from patrac_native.draws.chain_draws import Theta
+from patrac_native.draws.chain_draws import PER_DRAW, Theta, read_states
 from patrac_native.draws.run_folder import MEMORY, RUN_TOTALS, Checkpoint, RunFolder, StoredTheta
+from patrac_native.files.archive import rebuilding
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
+
+
+def read_checkpoint(folder: RunFolder, network: PartialNetwork, likelihood: Likelihood) -> Checkpoint | None:
+    """Return the last checkpoint, if a run of this network can have written it; None before the first."""
+    at = folder.checkpoint()
+    if at is None:
+        return None
+    with rebuilding(folder.checkpoint_path):
+        arrays = {"theta": at.theta, **{f"stat_{name}": values for name, values in at.stats.items()}}
+        header = {"settings": at.settings, "stats": list(at.stats)}
+        (chains, draws, _), phases = at.theta.shape, len(at.settings["warmup"]["phases"])
+        read_states(header, arrays, network.dim, network.dtype)
+        variances = len(likelihood.variance_prior(network.n_outputs)[1]) if likelihood.is_sampled else 0
+        expected: dict[str, tuple[tuple[int, ...], str]] = {name: ((chains, draws), "f") for name in PER_DRAW[:4]}
+        if variances:
+            expected["variance"] = (chains, draws, variances)[: 2 + (variances > 1)], "f"
+        if network.scale_names:
+            expected["prior_scales"] = (chains, draws, len(network.scale_names)), "f"
+        expected |= dict.fromkeys(("warmup_acceptance_rate", "warmup_step_size"), ((chains, phases), "f"))
+        expected |= dict.fromkeys(("warmup_steps", "warmup_stable"), ((phases,), "i"))
+        expected |= dict.fromkeys(("nonfinite", "warmup_nonfinite", "gradients"), ((chains,), "i"))
+        found = at.stats | at.totals
+        if found.keys() != expected.keys():
+            raise ValueError(f"it has the statistics {', '.join(found)}, and not {', '.join(expected)}")
+        for name, values in found.items():
+            if (values.shape, values.dtype.kind) != expected[name]:
+                raise ValueError(f"its {name} has shape {values.shape} and dtype {values.dtype}")
+    return at
 
 
 def stored_states(
@@ -26,7 +55,10 @@ def stored_states(
         written = arviz_groups.stats_of(
             network, likelihood, folder.tree(0, at.written, lambda name: name not in of_theta)
         )
-        stats |= {name: np.concatenate([written[name], values], axis=1) for name, values in at.stats.items()}
+        for name, values in at.stats.items():
+            if written[name].shape != (len(values), at.written, *values.shape[2:]):
+                raise ValueError(f"{folder.path} is damaged: it has {written[name].shape} numbers {name}.")
+            stats[name] = np.concatenate([written[name], values], axis=1)
         if not np.isfinite(stats["log_likelihood"]).all():
             raise ValueError(f"{folder.path} is damaged: parts of its statistics are missing.")
 
@@ -36,7 +68,7 @@ def stored_states(
         if first < at.written:
             tree = folder.tree(first, min(end, at.written), of_theta.__contains__)
             found = np.concatenate([arviz_groups.theta_of(network, tree), found], axis=1)
-        if not np.isfinite(found).all():  # what zarr gives for a chunk without a file
+        if found.shape[1] != end - first or not np.isfinite(found).all():  # what zarr gives for a chunk without a file
             raise ValueError(f"{folder.path} is damaged: parts of its draws are missing.")
         return found
 

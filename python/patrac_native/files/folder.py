@@ -8,7 +8,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
-from patrac_native.files.output import is_at, lock, sync
+from patrac_native.files.output import held, is_at, lock, sync
 
 # renameat2 of Linux: paths relative to the working folder, and the flag that exchanges two of them.
 _HERE, _EXCHANGE = -100, 2
@@ -49,7 +49,8 @@ def staging(folder: str, names: Collection[str]) -> Iterator[str]:
             os.rename(f"{path}.old", target)
         _remove(f"{path}.old", target, names)
         _clean(path, target, names)
-        yield path
+        with held(descriptor):
+            yield path
     finally:
         if is_at(descriptor, path):  # not after `commit`
             _remove(path, target, names)

@@ -14,6 +14,9 @@ try:
 except ImportError:  # no locks on this system
     fcntl = None  # type: ignore[assignment]
 
+# Descriptors of locked files and folders. A lock ends with the last process that has its descriptor, so that a forked
+# child, such as a worker of `multiprocessing`, would keep it after its parent's death.
+_HELD: set[int] = set()
 # What the system reports where a file system, a quota or a limit on the size of files is exhausted.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -54,14 +57,14 @@ def replacing(path: str | os.PathLike[str], *, size: int | None = None, binary: 
     target = os.path.realpath(os.fspath(path))
     partial = f"{target}.partial"
     try:
-        with open_locked(partial, binary=binary) as stream:
+        with open_locked(partial, binary=binary) as stream, held(stream.fileno()):
             try:
                 if os.path.exists(target):
                     os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-                os.replace(partial, target)
+                _rename(partial, target)
             except BaseException:
                 os.remove(partial)
                 raise
@@ -105,6 +108,38 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
     except OSError:  # a file system without locks
         pass
     return True
+
+
+@contextmanager
+def held(descriptor: int) -> Iterator[None]:
+    """Keep the lock of an open file or folder to this process until the block ends, before the file is closed."""
+    _HELD.add(descriptor)
+    try:
+        yield
+    finally:
+        _HELD.discard(descriptor)
+
+
+def _let_go() -> None:
+    """Put an empty device in the place of locked files in a forked process, which has them open too."""
+    if _HELD:
+        empty = os.open(os.devnull, os.O_RDWR)
+        for descriptor in _HELD:
+            os.dup2(empty, descriptor)
+        os.close(empty)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _rename(partial: str, target: str) -> None:
+    """Give a complete file its name."""
+    try:
+        os.replace(partial, target)
+    except OSError as error:
+        reason = f"{error.strerror}: this file system does not rename a file, which puts a complete one in its place"
+        raise OSError(error.errno, f"{reason}; choose a path on another", target) from error
 
 
 def is_at(descriptor: int, path: str) -> bool:

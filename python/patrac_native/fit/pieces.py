@@ -18,7 +18,7 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.files import load_arrays, replacing, save_arrays
-from patrac_native.files.output import lock
+from patrac_native.files.output import held, lock
 from patrac_native.fit.rows import FloatArray
 
 _HEADER, _KIND = "fit.npz", "the header of a fit"
@@ -94,7 +94,8 @@ class Pieces:
                 raise ValueError(f"store={folder!r} holds another fit: {listed}. Give another folder{longer}.")
             made.seed, made.first_draws = header["seed"], header["first_draws"]
             made.total = None if header["draws"] == header["first_draws"] else header["draws"]
-            yield made
+            with held(descriptor):
+                yield made
         finally:
             os.close(descriptor)
 

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Protocol, cast, overload
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.run_folder import RunFolder
+from patrac_native.draws.stored_states import read_checkpoint
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.files.archive import rebuilding
 from patrac_native.posterior.posterior import Posterior
@@ -23,6 +24,7 @@ from patrac_native.sampling.settings import ManyRunSettings, OneRunSettings, Run
 from patrac_native.sampling.stored_run import (
     KeptInFolder,
     check_exact,
+    check_resolved,
     create_store,
     stored_posterior,
     stored_settings,
@@ -48,8 +50,8 @@ def _by_density(settings: Callable[P, RunSettings]) -> Callable[[Callable[..., A
     return lambda run: cast(_Sample[P], run)
 
 
-# The folder of a run, and the number of draws in a chunk of its arrays.
-Place = tuple[RunFolder, int]
+# The folder of a run, the number of draws in a chunk of its arrays, and their type.
+Place = tuple[RunFolder, int, str]
 
 
 @_by_density(OneRunSettings)
@@ -133,6 +135,10 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         the statistics are in memory, and theta is read at its first use. Of a posterior, on the CPU.
     store_data : bool
         Whether the store holds the data, so that `resume` needs no posterior; default True. Otherwise it holds a hash.
+    store_dtype : {"float16", "float32"}, optional
+        The type of theta in the store, by default the posterior's. The chains do not change, but the draws, also those
+        that are returned, are their states rounded to this type: to 3 digits in float16, which holds numbers up to
+        65,504. The log-likelihoods are those of the states.
 
     Returns
     -------
@@ -188,7 +194,7 @@ def start(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note,
     Parameters
     ----------
     post, kernel, chains, draws, thin, scales_every, warmup, init, seed, threads, device, keep_on_device,
-    variance_every, until, progress, store, store_data
+    variance_every, until, progress, store, store_data, store_dtype
         As for `sample`.
 
     Returns
@@ -229,7 +235,7 @@ def _prepared(
 ) -> Generator[Note, None, tuple[PreparedRun, Place | None]]:
     """Prepare a run and make its folder, if it has one."""
     run = prepare_run(post, settings, is_stored=settings.store is not None)
-    place = None if settings.store is None else create_store(run, settings.store, store_data=settings.store_data)
+    place = None if settings.store is None else create_store(run, settings)
     try:
         yield from run.notes
     except BaseException:  # of a caller whose filter makes errors of warnings
@@ -248,10 +254,10 @@ def _carry_out(run: PreparedRun, place: Place | None, handle: Run | None = None)
         if handle is None or not handle.is_in_stretches:
             return _run_chains([run], None if handle is None else handle.watch)[0]
         return _run_in_stretches(run, KeptInMemory(run), handle)
-    folder, chunk = place
+    folder = place[0]
     with folder.locked():
         try:
-            return _run_in_stretches(run, KeptInFolder(run, folder, chunk), handle)
+            return _run_in_stretches(run, KeptInFolder(run, *place), handle)
         except BaseException:
             folder.remove_unused()
             raise
@@ -332,14 +338,17 @@ def resume(
         if exact:
             check_exact(header, its_post, folder.path)
         with rebuilding(folder.path):
+            place: Place = folder, max(1, header["chunk"]), header["store_dtype"]
             settings = stored_settings(header, arrays, draws=total, threads=threads, until=until, progress=progress)
-        at = folder.checkpoint()
+        at = read_checkpoint(folder, its_post.network, its_post.likelihood)
         if at is not None and total < at.draws:
             raise ValueError(f"draws is the total of each chain; {folder.path} has {at.draws} already, got {total}.")
         run = prepare_run(its_post, settings, is_stored=True)
+        if exact:
+            check_resolved(header, run, folder.path)
         for note in run.notes:
             note.give(stacklevel=2)
-        found, notes = _run_in_stretches(run, KeptInFolder(run, folder, max(1, header["chunk"])), None)
+        found, notes = _run_in_stretches(run, KeptInFolder(run, *place), None)
     for note in notes:
         note.give(stacklevel=2)
     return cast(Draws, found)

@@ -19,6 +19,8 @@ from patrac_native.sampling.warmup import Phase, Warmup
 from patrac_native.validation.checks import as_real_array, check_count, check_seed
 from patrac_native.validation.notes import Note
 
+# Types of theta in a store that may have fewer digits than the posterior.
+STORE_DTYPES = ("float16", "float32")
 _WARMUPS = '"auto", a number of steps, a Warmup or None'
 
 
@@ -85,6 +87,12 @@ class OneRunSettings(RunSettings):
 
     store: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     store_data: bool = field(default=True, kw_only=True)
+    store_dtype: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.store_dtype not in (None, *STORE_DTYPES):
+            raise ValueError(f"store_dtype must be None or one of {', '.join(STORE_DTYPES)}; got {self.store_dtype!r}.")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from patrac_native.draws.arviz_groups import PosteriorGroups, library_attributes, posterior_attributes
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
-from patrac_native.draws.stored_states import stored_states
+from patrac_native.draws.stored_states import read_checkpoint, stored_states
 from patrac_native.files.archive import check_entries, contents_hash
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import likelihood_from_dict
@@ -22,7 +22,7 @@ from patrac_native.network.network import Network, network_digest
 from patrac_native.posterior.posterior import Posterior, rebuild
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.results import assemble
-from patrac_native.sampling.settings import RunSettings
+from patrac_native.sampling.settings import OneRunSettings, RunSettings
 from patrac_native.sampling.stretches import Arrays, Outcome
 from patrac_native.sampling.warmup import Warmup
 
@@ -32,11 +32,18 @@ _PLAIN = ("chains", "thin", "scales_every", "variance_every", "device")
 _ROWS, _DATA = ("X", "y", "sample_weight", "offset"), "data_"
 _ENTRIES: dict[str, Any] = {"net": dict, "weights": str, "network": dict, "likelihood": dict, "given": dict}
 _ENTRIES |= {"data": str, "settings": dict, "version": str, "chunk": int}
+_ENTRIES |= {"resolved": dict, "store_dtype": str}
 
 
-def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: bool) -> tuple[RunFolder, int]:
-    """Make the folder of a run; return it with the number of draws in a chunk."""
-    post, folder = check_storable(run), RunFolder(path)
+def create_store(run: PreparedRun, asked: OneRunSettings) -> tuple[RunFolder, int, str]:
+    """Make the folder of a run; return it with the number of draws in a chunk and the type of theta in it."""
+    assert asked.store is not None
+    post, folder = check_storable(run), RunFolder(asked.store)
+    dtype = asked.store_dtype or run.density.dtype.name
+    if np.dtype(dtype).itemsize > run.density.dtype.itemsize:
+        raise ValueError(
+            f"store_dtype={dtype!r} has more digits than the posterior, {run.density.dtype}; leave it out."
+        )
     header, arrays = _given_to(post)
     given = run.settings
     settings = {
@@ -49,11 +56,12 @@ def create_store(run: PreparedRun, path: str | os.PathLike[str], *, store_data: 
         settings["init"] = given.init
     else:
         arrays["init"] = np.asarray(given.init)
-    if not store_data:
+    if not asked.store_data:
         arrays = {name: values for name, values in arrays.items() if not name.startswith(_DATA)}
     chunk = folder.chunk_draws(len(run.start), run.density.dim * run.density.dtype.itemsize)
-    folder.create({**header, "settings": settings, "version": version("patrac_native"), "chunk": chunk}, arrays)
-    return folder, chunk
+    of_run = {"settings": settings, "resolved": _resolved(run), "version": version("patrac_native")}
+    folder.create({**header, **of_run, "chunk": chunk, "store_dtype": dtype}, arrays)
+    return folder, chunk, dtype
 
 
 def check_storable(run: PreparedRun) -> Posterior:
@@ -82,6 +90,31 @@ def check_exact(header: Mapping[str, Any], post: Posterior, path: str) -> None:
         )
 
 
+def check_resolved(header: Mapping[str, Any], run: PreparedRun, path: str) -> None:
+    """Raise ValueError if what was "auto" in the settings of a run is not what it was when the run began."""
+    found, before = json.loads(json.dumps(_resolved(run))), header["resolved"]
+    names = [name for name in found if name != "level" and not name.endswith("_reason")]
+    different = [f"{name} {before.get(name)}, now {found[name]}" for name in names if found[name] != before.get(name)]
+    if different:
+        raise ValueError(
+            f"{path} was begun with the {'; '.join(different)}: go on where the same is chosen, or without equal bits, "
+            "exact=False."
+        )
+
+
+def _resolved(run: PreparedRun) -> dict[str, Any]:
+    """Return the settings of a run as it has them, where "auto" was asked for too; JSON-able."""
+    return {
+        "kernel": run.kernel.to_dict(),
+        "kernel_reason": run.kernel_reason,
+        "warmup": run.schedule.to_dict(),
+        "variance_every": run.variance_every,
+        "device": run.choice.device,
+        "device_reason": run.choice.reason,
+        "level": check_storable(run).network.level,
+    }
+
+
 def stored_posterior(header: Mapping[str, Any], arrays: Arrays, given: Posterior | None, path: str) -> Posterior:
     """Return the posterior of a store, or the given one if it is the same; ValueError that says what differs."""
     check_entries(header, _ENTRIES, "its header")
@@ -97,7 +130,7 @@ def stored_posterior(header: Mapping[str, Any], arrays: Arrays, given: Posterior
     own, found = json.loads(json.dumps(_given_to(given)[0])), dict(header)
     for content in (own, found):
         content.update(content.pop("network"))
-        for name in ("settings", "version", "chunk", "level", "input_names", "likelihood"):
+        for name in ("settings", "resolved", "version", "chunk", "store_dtype", "level", "input_names", "likelihood"):
             content.pop(name, None)
     words = {"net": "network", "weights": "weights of the network", "given": "likelihood"}
     different = [words.get(name, name) for name in found if own.get(name) != found[name]]
@@ -125,17 +158,22 @@ class KeptInFolder:
     stretch_seconds: float = 2.0
     keeps_cut: bool = False
 
-    def __init__(self, run: PreparedRun, folder: RunFolder, chunk: int) -> None:
+    def __init__(self, run: PreparedRun, folder: RunFolder, chunk: int, dtype: str) -> None:
         """Read the last checkpoint; one whose draws end within a chunk takes these draws back from the arrays."""
         self._post = check_storable(run)
         self._run, self._folder, self._chunk = run, folder, chunk  # number of draws in a chunk of the arrays
+        self._dtype = np.dtype(dtype)  # of theta in the arrays
         self.max_steps = chunk * run.settings.thin
         self._is_over = False  # which the number of draws does not tell where `until` ended the run
-        self.at = at = folder.checkpoint() or Checkpoint()
+        network, likelihood = self._post.network, self._post.likelihood
+        self.at = at = read_checkpoint(folder, network, likelihood) or Checkpoint()
+        now = len(run.start), len(run.schedule.phases)
+        if at.states and (len(at.states), len(at.settings["warmup"]["phases"])) != now:
+            raise ValueError(f"{folder.checkpoint_path} belongs to a run of other chains or another warm-up.")
         over = at.written % chunk
         if over and at.draws < run.settings.draws:
             assert at.theta is not None
-            theta, stats = stored_states(folder, at, self._post.network, self._post.likelihood)
+            theta, stats = stored_states(folder, at, network, likelihood)
             first = at.written - over
             at.theta = np.asarray(theta)[:, first:]
             at.stats = {name: stats[name][:, first:] for name in at.stats}
@@ -143,7 +181,15 @@ class KeptInFolder:
             folder.save(at)  # before the chunk is written again
 
     def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
-        """Add draws to those since the last whole chunk."""
+        """Add draws to those since the last whole chunk, with as many digits as the arrays keep."""
+        if theta.dtype != self._dtype:
+            with np.errstate(over="ignore"):
+                theta = theta.astype(self._dtype).astype(theta.dtype)
+            if not np.isfinite(theta).all():
+                raise OverflowError(
+                    f"{self._dtype} of the store {self._folder.path} does not hold the states of this run, of which "
+                    f"some are above {np.finfo(self._dtype).max:g}: sample with another store_dtype, or none."
+                )
         if at.theta is not None:
             theta = np.concatenate([at.theta, theta], axis=1)
             stats = {name: np.concatenate([at.stats[name], values], axis=1) for name, values in stats.items()}
@@ -152,7 +198,13 @@ class KeptInFolder:
 
     def confirm(self) -> None:
         """Write whole chunks, all draws at the end of the run, and the checkpoint."""
-        self._write(whole=self.at.draws == self._run.settings.draws)
+        try:
+            self._write(whole=self.at.draws == self._run.settings.draws)
+        except OSError as error:
+            if error.errno is None or not os.path.exists(self._folder.checkpoint_path):
+                raise
+            reason = f"{error.strerror}; the run has ended, and what its last checkpoint counts stays: resume goes on"
+            raise OSError(error.errno, reason, error.filename) from error
 
     def so_far(self, *, completed: bool) -> Outcome:
         """Return the draws so far, of which theta is read at its first use."""
@@ -190,7 +242,9 @@ class KeptInFolder:
             part = slice(0, min(chunk, count))
             draws = self._part(at.theta[:, part], {name: values[:, part] for name, values in at.stats.items()})
             made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
-            groups = made.of_run(draws.theta, draws.stats) | made.data(draws.theta.shape[:2], None, None, 0)
+            groups = made.of_run(draws.theta.astype(self._dtype, copy=False), draws.stats) | made.data(
+                draws.theta.shape[:2], None, None, 0
+            )
             attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
             # No DataTree, whose cycles of references would keep the draws in memory.
             is_last = whole and count <= chunk

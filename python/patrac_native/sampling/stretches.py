@@ -127,12 +127,13 @@ def run_stretches(
             # More room than these steps fill: a stretch ends at its last step or, with its last draw, where `until` is
             # to be called or the run ends.
             goal = asked if until is None else min(asked, (at.draws // every + 1) * every)
+            steps = min(steps, kept.max_steps)
             last_step, room = at.step + steps, min(goal - at.draws, steps // thin + 2)
             result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
             completed = bool(result["completed"])
             elapsed = time.perf_counter() - began
             if completed:
-                steps = min(_next_steps(steps, elapsed, kept.stretch_seconds), kept.max_steps)
+                steps = _next_steps(steps, elapsed, kept.stretch_seconds)
             if completed or kept.keeps_cut:
                 _take(run, kept, result, room, last_step, elapsed, steps)
             if not completed:
