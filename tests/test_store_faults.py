@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import patrac_native as pn
 from patrac_native.draws import run_folder
 from patrac_native.files import archive, contents_hash, output
-from test_resume import check_equal, posterior, sampled, short_stretches
+from test_resume import check_equal, sampled, short_stretches
 
 pytest.importorskip("xarray")
 pytest.importorskip("zarr")

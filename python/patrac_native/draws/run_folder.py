@@ -291,14 +291,16 @@ class RunFolder:
         groups: dict[str, Any] = {"posterior": {}, "sample_stats": {}}
         at = self.path
         try:
-            root = zarr.open_group(self.path, mode="r")
-            for group, variables in groups.items():
-                at = os.path.join(self.path, group)
-                for name, array in root[group].arrays():
-                    at, dimensions = os.path.join(self.path, group, name), array.metadata.dimension_names
-                    if array.dtype.kind in "biuf" and wanted(name):
-                        cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
-                        variables[name] = dimensions, array[cut]
+            # Each thread of zarr that decodes a chunk keeps memory.
+            with zarr.config.set({"async.concurrency": 1}):
+                root = zarr.open_group(self.path, mode="r")
+                for group, variables in groups.items():
+                    at = os.path.join(self.path, group)
+                    for name, array in root[group].arrays():
+                        at, dimensions = os.path.join(self.path, group, name), array.metadata.dimension_names
+                        if array.dtype.kind in "biuf" and wanted(name):
+                            cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
+                            variables[name] = dimensions, array[cut]
         except Exception as error:  # for damaged files zarr and its codecs raise about ten kinds of exceptions
             if isinstance(error, MemoryError | OSError) and not isinstance(error, FileNotFoundError):
                 raise
