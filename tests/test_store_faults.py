@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import patrac_native as pn
 from patrac_native.draws import run_folder
 from patrac_native.files import archive, contents_hash, output
-from test_resume import check_equal, posterior, sampled, short_stretches
+from test_resume import check_equal, sampled, short_stretches
 
 pytest.importorskip("xarray")
 pytest.importorskip("zarr")
@@ -268,7 +268,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(name=st.sampled_from(["scales and variance", "slice", "rows"]), change=changes())
 def test_a_forged_checkpoint_is_refused_or_works(
     name: str, change: tuple[str, Any], stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory

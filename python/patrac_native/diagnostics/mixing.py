@@ -379,11 +379,13 @@ def convergence_reporting(
                     found["rhat"][index] = array_stats.rhat(compared)
             else:
                 bulk, folded = scores.of(halves)
-                found["ess_bulk"][index] = array_stats.ess(bulk, method="identity")
                 if n_chains == 1:
                     found["rhat"][index] = array_stats.rhat(compared)
                 else:
                     found["rhat"][index] = max(array_stats.rhat(each, method="identity") for each in (bulk, folded))
+                del folded, halves, compared  # of long chains each takes much memory
+                found["ess_bulk"][index] = array_stats.ess(bulk, method="identity")
+                del bulk
             found["ess_tail"][index] = array_stats.ess(one, method="tail", prob=_TAIL)
             found["mcse_mean"][index] = array_stats.mcse(one, method="mean")
             for row, level in enumerate(levels):
@@ -491,13 +493,17 @@ class _NormalScores:
     def of(self, chains: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the scores of values (chain, draw), and those of their distances from the median, likewise."""
         values = chains.ravel()
-        bulk, folded = np.empty_like(values), np.empty_like(values)
         order = np.argsort(values)
         ordered = values[order]
+        bulk = np.empty_like(values)
         bulk[order] = self._of_ordered(ordered)
-        distances = np.abs(ordered - np.median(ordered))
+        ordered -= np.median(ordered)
+        distances = np.abs(ordered, out=ordered)
         again = np.argsort(distances)
-        folded[order[again]] = self._of_ordered(distances[again])
+        scores = self._of_ordered(distances[again])
+        del ordered, distances
+        folded = np.empty_like(values)
+        folded[order[again]] = scores
         return bulk.reshape(chains.shape), folded.reshape(chains.shape)
 
     def _of_ordered(self, ordered: FloatArray) -> FloatArray:

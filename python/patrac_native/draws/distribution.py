@@ -26,6 +26,7 @@ from patrac_native.validation.checks import (
     check_probability,
     check_seed,
 )
+from patrac_native.validation.memory import release_memory
 from patrac_native.validation.notes import Note
 from patrac_native.verdict.calibration import (
     COVERAGE,
@@ -58,6 +59,7 @@ class Component:
     weight: float
     net: Network
     block_bytes: int | None = None  # of the outputs of all draws in a block of rows, where not the usual number
+    read_bytes: int = 0  # of the outputs of rows that are evaluated together, where a block has fewer
 
     def alone(self, net: Network, weight: float) -> Component:
         """Return what a trained network predicts by itself, with the noise of `network_likelihood`."""
@@ -133,9 +135,21 @@ class PredictiveDistribution:
         if self.n_rows <= size:
             yield slice(0, self.n_rows), self
             return
-        for first in range(0, self.n_rows, size):
+        # Draws in a folder are read once for the rows of several blocks.
+        blocks = max(1, max(one.read_bytes for one in self._components) // max(1, row_bytes) // size)
+        together = None
+        for number, first in enumerate(range(0, self.n_rows, size)):
             rows = slice(first, min(first + size, self.n_rows))
-            yield rows, self._of_rows(rows)
+            part = self._of_rows(rows)
+            if blocks > 1:
+                own = number % blocks * size
+                if own == 0:
+                    together = self._of_rows(slice(first, min(first + blocks * size, self.n_rows)))
+                assert together is not None
+                release_memory()  # what was computed from the block before
+                # Copies, as the caller may hold the last block while the next rows are evaluated.
+                part._evaluated = [(one, f[:, own : own + part.n_rows].copy()) for one, f in together._evaluated]
+            yield rows, part
 
     def _of_rows(self, rows: slice) -> PredictiveDistribution:
         """Return the distribution of a block of rows."""

@@ -45,12 +45,15 @@ from patrac_native.validation.checks import (
     check_seed,
 )
 from patrac_native.validation.columns import column_names
+from patrac_native.validation.memory import release_memory
 from patrac_native.validation.notes import Note
 from patrac_native.verdict.calibration import COVERAGE
 from patrac_native.verdict.rerun_error import RerunError
 
 # What is computed from outputs of a block of rows, and the statistics, take up to so many times their memory.
-_BLOCK_SHARE = 32
+_BLOCK_SHARE = 64
+# The outputs of all rows that one reading of the draws evaluates take this part of the memory.
+_READ_SHARE = 16
 # A summary has the rerun error of at most so many rows.
 _RERUN_ROWS = 100
 
@@ -472,7 +475,7 @@ class Draws(ChainDraws, Predictions):
             The folder, which a run may be writing to: the draws are those of its last checkpoint.
         memory : int
             Bytes that predictions may take beside what they return, as far as single rows do not need more: one row
-            takes up to about 100 bytes for each draw and output in float32. Default 256 MiB.
+            takes up to about 200 bytes for each draw and output in float32. Default 256 MiB.
 
         Returns
         -------
@@ -839,19 +842,21 @@ def _component(member: Draws, weight: float, threads: int | None) -> Component:
         None if variance is None else variance.reshape(-1, *variance.shape[2:]),
         weight,
         network.net,
-        None if stored is None else max(1, stored.memory // _BLOCK_SHARE),
+        *(() if stored is None else (max(1, stored.memory // _BLOCK_SHARE), max(1, stored.memory // _READ_SHARE))),
     )
 
 
 def _outputs_of_stored(
     network: PartialNetwork, stored: StoredTheta, threads: int | None, X: FloatArray
 ) -> npt.NDArray[Any]:
-    """Return the outputs f (M, n, m) of all draws of a run in its folder, read block by block."""
+    """Return the outputs f (M, n, m) of all draws of a run in its folder, each row in one piece."""
     chains, draws, dim = stored.shape
-    f = np.empty((chains, draws, len(X), network.n_outputs), network.dtype)
+    f = np.empty((len(X), chains, draws, network.n_outputs), network.dtype)
     for part, theta in stored.blocks():
-        f[:, part] = network.predict(theta.reshape(-1, dim), X, threads=threads).reshape(chains, -1, *f.shape[2:])
-    return f.reshape(-1, *f.shape[2:])
+        found = network.predict(theta.reshape(-1, dim), X, threads=threads)
+        f[:, :, part] = np.moveaxis(found, 1, 0).reshape(len(X), chains, -1, network.n_outputs)
+    release_memory()  # threads of zarr have decoded chunks
+    return np.moveaxis(f.reshape(len(X), -1, network.n_outputs), 0, 1)
 
 
 def _states_of(post: Posterior, theta: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -281,8 +281,8 @@ class RunFolder:
                 sync(written, os.path.join(self.path, group, name, "zarr.json"), *folders)
         sync(os.path.join(self.path, "zarr.json"), self.path)
 
-    def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> Any:
-        """Return these draws of the wanted variables as an xarray DataTree.
+    def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> dict[str, Any]:
+        """Return these draws of the wanted variables as the xarray datasets of a DataTree.
 
         A run may be writing: xarray would refuse arrays of which some have a chunk more than others.
         """
@@ -291,16 +291,19 @@ class RunFolder:
         groups: dict[str, Any] = {"posterior": {}, "sample_stats": {}}
         at = self.path
         try:
-            root = zarr.open_group(self.path, mode="r")
-            for group, variables in groups.items():
-                at = os.path.join(self.path, group)
-                for name, array in root[group].arrays():
-                    at, dimensions = os.path.join(self.path, group, name), array.metadata.dimension_names
-                    if array.dtype.kind in "biuf" and wanted(name):
-                        cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
-                        variables[name] = dimensions, array[cut]
+            # Each thread of zarr that decodes a chunk keeps memory.
+            with zarr.config.set({"async.concurrency": 1}):
+                root = zarr.open_group(self.path, mode="r")
+                for group, variables in groups.items():
+                    at = os.path.join(self.path, group)
+                    for name, array in root[group].arrays():
+                        at, dimensions = os.path.join(self.path, group, name), array.metadata.dimension_names
+                        if array.dtype.kind in "biuf" and wanted(name):
+                            cut = tuple(slice(first, end) if d == "draw" else slice(None) for d in dimensions)
+                            variables[name] = dimensions, array[cut]
         except Exception as error:  # for damaged files zarr and its codecs raise about ten kinds of exceptions
             if isinstance(error, MemoryError | OSError) and not isinstance(error, FileNotFoundError):
                 raise
             raise ValueError(f"{at} is damaged ({error}); restore a copy of the folder, or sample again.") from error
-        return xarray.DataTree.from_dict({name: xarray.Dataset(found) for name, found in groups.items()})
+        # No DataTree, whose cycles of references would keep the draws in memory.
+        return {name: xarray.Dataset(found) for name, found in groups.items()}

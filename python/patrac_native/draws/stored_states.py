@@ -20,8 +20,12 @@ def read_checkpoint(folder: RunFolder, network: PartialNetwork, likelihood: Like
     at = folder.checkpoint()
     if at is None:
         return None
+    assert at.theta is not None
     with rebuilding(folder.checkpoint_path):
-        arrays = {"theta": at.theta, **{f"stat_{name}": values for name, values in at.stats.items()}}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "theta": at.theta,
+            **{f"stat_{name}": values for name, values in at.stats.items()},
+        }
         header = {"settings": at.settings, "stats": list(at.stats)}
         (chains, draws, _), phases = at.theta.shape, len(at.settings["warmup"]["phases"])
         read_states(header, arrays, network.dim, network.dtype)
@@ -53,12 +57,12 @@ def stored_states(
     stats = {name: values for name, values in stats.items() if name not in RUN_TOTALS}
     if at.written:
         written = arviz_groups.stats_of(
-            network, likelihood, folder.tree(0, at.written, lambda name: name not in of_theta)
+            network, likelihood, folder.tree(0, at.written, lambda name: name != "lp" and name not in of_theta)
         )
         for name, values in at.stats.items():
             if written[name].shape != (len(values), at.written, *values.shape[2:]):
                 raise ValueError(f"{folder.path} is damaged: it has {written[name].shape} numbers {name}.")
-            stats[name] = np.concatenate([written[name], values], axis=1)
+            stats[name] = np.concatenate([written.pop(name), values], axis=1)
         if not np.isfinite(stats["log_likelihood"]).all():
             raise ValueError(f"{folder.path} is damaged: parts of its statistics are missing.")
 
@@ -67,7 +71,8 @@ def stored_states(
         found = tail[:, max(first - at.written, 0) : max(end - at.written, 0)]
         if first < at.written:
             tree = folder.tree(first, min(end, at.written), of_theta.__contains__)
-            found = np.concatenate([arviz_groups.theta_of(network, tree), found], axis=1)
+            in_arrays = arviz_groups.theta_of(network, tree)
+            found = np.concatenate([in_arrays, found], axis=1) if found.shape[1] else in_arrays
         if found.shape[1] != end - first or not np.isfinite(found).all():  # what zarr gives for a chunk without a file
             raise ValueError(f"{folder.path} is damaged: parts of its draws are missing.")
         return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+from contextlib import suppress
 
 # Where control groups of Linux state the memory limit of this process: versions 2 and 1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -40,3 +42,9 @@ def in_units(count: int) -> str:
         if count >= size:
             return f"{count / size:,.4g} {unit}" if count < 1000 * size else f"{count // size:,} {unit}"
     return f"{count} bytes"
+
+
+def release_memory() -> None:
+    """Give freed memory back to the system, of which the C library of Linux keeps some for each thread."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
