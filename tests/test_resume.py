@@ -404,6 +404,75 @@ def test_open_draws_give_the_numbers_of_draws_in_memory(
 
 
 @pytest.mark.usefixtures("short_stretches")
+def test_one_reading_of_the_draws_serves_several_blocks_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read, rows = tmp_path / "run.zarr", run_folder.StoredTheta.blocks, X[:10]
+    draws = sampled("pcnl", 60, warmup=100, store=store)
+    row_bytes, readings = draws.n_chains * draws.n_draws * 4, 0
+    expected = pn.Draws.open(store, memory=1).quantiles(rows)
+
+    def counted(self: run_folder.StoredTheta) -> Any:
+        nonlocal readings
+        readings += 1
+        return read(self)
+
+    monkeypatch.setattr(run_folder.StoredTheta, "blocks", counted)
+    opened = pn.Draws.open(store, memory=64 * row_bytes)
+    np.testing.assert_array_equal(opened.quantiles(rows), expected)
+    assert readings == 3  # four rows at a time
+    assert [rows.stop - rows.start for rows, _ in opened.distribution(rows).blocks()] == [1] * 10
+
+
+@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_store_of_fewer_digits_has_the_rounded_states(dtype: str, tmp_path: Path) -> None:
+    """Chains, statistics and resumption are those of all digits."""
+    store, whole = tmp_path / "run.zarr", sampled("scales and variance", 60, "float64")
+    with np.errstate(over="ignore"):
+        rounded = whole.theta.astype(dtype).astype(np.float64)
+    first = sampled("scales and variance", 40, "float64", store=store, store_dtype=dtype)
+    assert np.array_equal(first.theta, rounded[:, :40])
+    assert zarr.open_group(store, mode="r")["posterior/weights_1"].dtype == np.dtype(dtype)
+    for found in (pn.resume(store, 60, progress=False), pn.Draws.open(store)):
+        assert np.array_equal(found.theta, rounded) and found.theta.dtype == np.float64
+        for name, values in whole.stats.items():
+            assert np.array_equal(found.stats[name], values, equal_nan=True), name
+
+
+def test_digits_that_a_store_refuses(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="store_dtype must be None or one of float16, float32; got 'int8'"):
+        sampled("pcnl", 10, store=tmp_path / "run.zarr", store_dtype="int8")
+    far = pn.Posterior(NET, pn.Full(), pn.GaussianPrior(), FIXED, X, Y)
+    settings: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": None, "seed": 0, "progress": False}
+    with pytest.raises(OverflowError, match=r"float16 of the store .* some are above 65504: sample with another"):
+        pn.sample(
+            far,
+            pn.PCN(1e-6),
+            init=np.full((1, 44), 1e5),
+            store=tmp_path / "run.zarr",
+            store_dtype="float16",
+            **settings,
+        )
+    assert not (tmp_path / "run.zarr").exists()
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_what_auto_became_is_in_the_store_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "run.zarr"
+    draws = sampled("rows", 20, warmup=50, store=store)
+    header, _ = run_folder.RunFolder(store).given()
+    assert header["settings"]["kernel"] == "auto"
+    assert header["resolved"]["kernel"] == draws.settings["kernel"] and draws.settings["kernel"]["collapse"]
+    assert header["resolved"]["device"] == "cpu" and header["resolved"]["level"] == draws.network.level
+    from patrac_native.sampling import preparation
+
+    monkeypatch.setattr(preparation, "_resolve_kernel", lambda *_: (pn.MGrad(), "another version's choice"))
+    with pytest.raises(ValueError, match=r"run\.zarr was begun with the kernel .*collapse.*, now .*exact=False"):
+        pn.resume(store, 40, progress=False)
+
+
+@pytest.mark.usefixtures("short_stretches")
 def test_a_store_that_was_replaced_under_open_draws_is_noticed(tmp_path: Path) -> None:
     store = tmp_path / "run.zarr"
     sampled("pcnl", 60, warmup=100, store=store)

@@ -268,7 +268,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(name=st.sampled_from(["scales and variance", "slice", "rows"]), change=changes())
 def test_a_forged_checkpoint_is_refused_or_works(
     name: str, change: tuple[str, Any], stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory

@@ -26,6 +26,7 @@ from patrac_native.validation.checks import (
     check_probability,
     check_seed,
 )
+from patrac_native.validation.memory import release_memory
 from patrac_native.validation.notes import Note
 from patrac_native.verdict.calibration import (
     COVERAGE,
@@ -145,6 +146,7 @@ class PredictiveDistribution:
                 if own == 0:
                     together = self._of_rows(slice(first, min(first + blocks * size, self.n_rows)))
                 assert together is not None
+                release_memory()  # what was computed from the block before
                 # Copies, as the caller may hold the last block while the next rows are evaluated.
                 part._evaluated = [(one, f[:, own : own + part.n_rows].copy()) for one, f in together._evaluated]
             yield rows, part

@@ -475,7 +475,7 @@ class Draws(ChainDraws, Predictions):
             The folder, which a run may be writing to: the draws are those of its last checkpoint.
         memory : int
             Bytes that predictions may take beside what they return, as far as single rows do not need more: one row
-            takes up to about 100 bytes for each draw and output in float32. Default 256 MiB.
+            takes up to about 200 bytes for each draw and output in float32. Default 256 MiB.
 
         Returns
         -------
@@ -849,7 +849,7 @@ def _component(member: Draws, weight: float, threads: int | None) -> Component:
 def _outputs_of_stored(
     network: PartialNetwork, stored: StoredTheta, threads: int | None, X: FloatArray
 ) -> npt.NDArray[Any]:
-    """Return the outputs f (M, n, m) of all draws of a run in its folder, read block by block; rows lie in memory."""
+    """Return the outputs f (M, n, m) of all draws of a run in its folder, each row in one piece."""
     chains, draws, dim = stored.shape
     f = np.empty((len(X), chains, draws, network.n_outputs), network.dtype)
     for part, theta in stored.blocks():

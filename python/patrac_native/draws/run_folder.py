@@ -281,8 +281,8 @@ class RunFolder:
                 sync(written, os.path.join(self.path, group, name, "zarr.json"), *folders)
         sync(os.path.join(self.path, "zarr.json"), self.path)
 
-    def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> Any:
-        """Return these draws of the wanted variables as an xarray DataTree.
+    def tree(self, first: int, end: int, wanted: Callable[[str], bool]) -> dict[str, Any]:
+        """Return these draws of the wanted variables as the xarray datasets of a DataTree.
 
         A run may be writing: xarray would refuse arrays of which some have a chunk more than others.
         """
@@ -305,4 +305,5 @@ class RunFolder:
             if isinstance(error, MemoryError | OSError) and not isinstance(error, FileNotFoundError):
                 raise
             raise ValueError(f"{at} is damaged ({error}); restore a copy of the folder, or sample again.") from error
-        return xarray.DataTree.from_dict({name: xarray.Dataset(found) for name, found in groups.items()})
+        # No DataTree, whose cycles of references would keep the draws in memory.
+        return {name: xarray.Dataset(found) for name, found in groups.items()}

@@ -22,7 +22,10 @@ def read_checkpoint(folder: RunFolder, network: PartialNetwork, likelihood: Like
         return None
     assert at.theta is not None
     with rebuilding(folder.checkpoint_path):
-        arrays = {"theta": at.theta, **{f"stat_{name}": values for name, values in at.stats.items()}}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "theta": at.theta,
+            **{f"stat_{name}": values for name, values in at.stats.items()},
+        }
         header = {"settings": at.settings, "stats": list(at.stats)}
         (chains, draws, _), phases = at.theta.shape, len(at.settings["warmup"]["phases"])
         read_states(header, arrays, network.dim, network.dtype)
