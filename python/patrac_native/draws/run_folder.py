@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
-from patrac_native.files.output import held, lock, path_of, sync
+from patrac_native.files.output import close_locked, held, lock, path_of, sync
 from patrac_native.interop.datatree import Group, build_datatree
 from patrac_native.interop.extras import import_extra
 
@@ -113,7 +113,7 @@ class RunFolder:
             with held(descriptor):
                 yield
         finally:
-            os.close(descriptor)
+            close_locked(descriptor)
 
     def create(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Make the folder and write what the run is given; FileExistsError if there is something at its path."""

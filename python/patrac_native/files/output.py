@@ -120,6 +120,17 @@ def held(descriptor: int) -> Iterator[None]:
         _HELD.discard(descriptor)
 
 
+def close_locked(descriptor: int) -> None:
+    """Close a locked file or folder and end its lock at once, also where a child was forked just before."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except OSError:  # a file system without locks
+        pass
+    finally:
+        os.close(descriptor)
+
+
 def _let_go() -> None:
     """Put an empty device in the place of locked files in a forked process, which has them open too."""
     if _HELD:

@@ -18,7 +18,7 @@ import numpy as np
 
 import patrac_native as pn
 from patrac_native.files import load_arrays, replacing, save_arrays
-from patrac_native.files.output import held, lock
+from patrac_native.files.output import close_locked, held, lock
 from patrac_native.fit.rows import FloatArray
 
 _HEADER, _KIND = "fit.npz", "the header of a fit"
@@ -97,7 +97,7 @@ class Pieces:
             with held(descriptor):
                 yield made
         finally:
-            os.close(descriptor)
+            close_locked(descriptor)
 
     def _check_longer(self, draws: int, before: int | None, precision: float | None) -> None:
         """Raise ValueError if chains cannot be lengthened to so many draws."""
