@@ -224,7 +224,8 @@ def choose_posterior(
     The first of two is tried by one candidate, if the budget pays for it, and the second only if that one is not
     convincing, so that its networks need not be trained. If the budget does not pay, networks alone tell which of them
     is taken. Without a choice, it is the second, and so it is where a target takes few values. `spent` are nominal
-    seconds of earlier training, which count in the budget; `by_networks` is what networks alone prefer, if it is known.
+    seconds of earlier training, which count in the budget; `by_networks` is what networks alone prefer, if it is known:
+    then the default, unless another likelihood was convincing before.
     """
     if not may_choose(settings, len(data.training.X)):
         likelihoods = likelihoods[-1:]
@@ -254,6 +255,8 @@ def choose_posterior(
             likelihoods = [by_networks or choice.noise_by_networks(likelihoods)]
             possible = choice.with_more_chains(possible_candidates(settings, likelihoods))
     choice.try_all([one for one in possible if one.likelihood is likelihoods[-1]])
+    if by_networks is likelihoods[-1]:
+        choice.make_default(by_networks)
     return choice.chosen()
 
 
@@ -346,6 +349,12 @@ class _Choice:
             if self.trials or len(candidates) > 1:
                 self.reason = describe_choice(self.trials)
         self.default, self.left = candidates[0], minutes
+
+    def make_default(self, likelihood: Likelihood) -> None:
+        """Let trials of a likelihood come first: another's must be better by more than a standard error."""
+        self.trials.sort(key=lambda trial: trial.candidate.likelihood is not likelihood)
+        if self.trials:
+            self.reason = describe_choice(self.trials)
 
     def chosen(self) -> Chosen:
         """Return the result."""
