@@ -6,6 +6,7 @@ import json
 import warnings
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,16 @@ def test_predictions_are_those_of_exponentials_of_draws(likelihood: str) -> None
     np.testing.assert_allclose(parts.total, sd**2, rtol=1e-9)
     assert (parts.epistemic > 0).all() and (parts.aleatoric > parts.epistemic).all()
     np.testing.assert_array_equal(est.predict(X), mean)
+
+
+def test_the_variance_of_little_noise_keeps_its_digits() -> None:
+    """Of y = exp(z) it is near (y sd)^2, whose difference of second and squared first moments is lost to rounding."""
+    mixture = pn.Gaussian(1e-18).mixture(np.full((2, 3, 1), 0.5))
+    part: Any = SimpleNamespace(mixtures=[mixture], blocks=lambda: [(slice(0, 3), part)])
+    moments = TargetScaling(np.zeros(1), np.ones(1), log=True).moments(part)
+    np.testing.assert_allclose(moments.noise_variance, np.exp(1.0) * 1e-18, rtol=1e-12)
+    np.testing.assert_allclose(moments.mean, np.exp(0.5), rtol=1e-12)
+    assert (moments.epistemic_variance == 0).all()
 
 
 def test_densities_have_the_jacobian_and_integrate_to_one() -> None:

@@ -234,7 +234,7 @@ def describe_noise(draws: AnyDraws, units: TargetScaling) -> str:
     """Return a sentence on the noise; an empty text for classes."""
     how = "the mean of its draws" if draws.likelihood.is_sampled else "as asked"
     text = str(draws.likelihood.describe_noise(squared_scales(draws), units.target_scale, how))
-    return f"of log y, which is the target here: {text}" if units.log and text else text
+    return f"the target here is log y: {text}" if units.log and text else text
 
 
 def describe_prior(prior: Prior, settings: Settings) -> str:

@@ -278,8 +278,8 @@ class Preprocessor:
             values = typed.values(series)
             column = typed._fitted(series, values, impute, sample_weight)
             if missing := int(np.isnan(values).sum()):
-                became = "are a category" if column.fill is None else f"imputed by {column._text(column.fill)}"
-                notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)} {became}")
+                became = ": a category" if column.fill is None else f" imputed by {column._text(column.fill)}"
+                notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)}{became}")
                 column = replace(column, indicator=indicator or column.indicator)
             if column.kind == "date" and (never := np.floor(values) == _NEVER).any():
                 notes.append(

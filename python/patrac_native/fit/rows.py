@@ -127,7 +127,8 @@ class TargetScaling:
             # Given a draw, y is exp(location + c u).
             of_noise = mixture.noise.log_mean_exp(c)
             means = np.exp(location + of_noise)
-            variances = np.exp(2 * location) * (np.exp(mixture.noise.log_mean_exp(2 * c)) - np.exp(2 * of_noise))
+            # E exp(2 c u) / (E exp(c u))^2 - 1 in the form that keeps the digits of little noise.
+            variances = means**2 * np.expm1(mixture.noise.log_mean_exp(2 * c) - 2 * of_noise)
             of_y = mixture.average(means)
             found.append((of_y, mixture.average(variances), mixture.average((means - of_y) ** 2)))
         return Moments(*(np.stack(values, axis=1) for values in zip(*found, strict=True)))
