@@ -175,7 +175,11 @@ def test_a_fit_of_all_rows_is_scored_by_leaving_rows_out(
     arguments = ["--target", target, *task, *QUICK, "--architecture", "out", "--test-fraction", "0"]
     assert main(["fit", str(tmp_path / "t.csv"), *arguments, "--out", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr().out
-    assert "120 training rows, 0 held out" in printed and "leave-one-out predictions of rows: 120" in printed
+    # Fixed parameters were trained on the rows: no headline.
+    assert (
+        "120 training rows, 0 held out" in printed and "no scores of unseen rows: leave-one-out scores, wh" in printed
+    )
+    assert "leave-one-out predictions of rows" not in printed
     summary = read_json(tmp_path / "run" / "summary.json")
     assert summary["rows"] == {"training": 120, "held_out": 0} and summary["scores"]["kind"] == "leave one out"
     # Leave-one-out predictions are worse than those of the rows themselves, which the draws have seen.

@@ -92,6 +92,19 @@ def test_no_smaller_penalty_is_advised_where_the_fit_chose_it() -> None:
     assert "smaller penalty" not in remedies[0] and "smaller penalty" in remedies[1]
 
 
+@pytest.mark.parametrize(
+    ("minutes", "advised"),
+    [(0.003, "run longer, minutes=0.3."), (2.0, "fewer Bayesian parameters, architecture='mix'")],
+)
+def test_a_hundred_times_the_budget_is_no_advice(minutes: float, advised: str) -> None:
+    summary = fitted(architecture="full", max_iter=60, l2=1.0, minutes=0.003, draws=40)[0].result_.summary
+    few = replace(summary, evidence=replace(summary.evidence, max_rhat=1.03, min_ess_bulk=4.0, rhat_log_likelihood=1.0))
+    candidate = Candidate(pn.Gaussian("sampled"), pn.Full(), "gaussian", 1, 4, 40)
+    findings = with_advice(few, Settings(minutes=minutes), candidate, [], 100).verdict().findings
+    (remedy,) = (one.remedy for one in findings if one.kind == "few draws")
+    assert advised in remedy and ("minutes=200" in remedy) == (minutes == 2.0)
+
+
 def test_few_held_out_rows_are_judged_with_the_validation_rows() -> None:
     """45 rows are no evidence that predictions can be used; with a fifth of the 105 others they are 66."""
     size = {"architecture": "auto", "likelihood": None, "max_iter": 60, "l2": 1.0, "chains": 2, "draws": 60}

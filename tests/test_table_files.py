@@ -88,6 +88,40 @@ def test_blanks_are_no_part_of_any_field(tmp_path: Path) -> None:
     assert decimal.tolist() == [0.5, 1.0] and frame_of(tmp_path, 'a;b\n"0,5 ";x\n1.5;y\n', decimal=",")["a"][2] == "0,5"
 
 
+def test_words_such_as_none_are_missing_in_numbers_and_values_in_text(tmp_path: Path) -> None:
+    """A garage of the kind None was a missing value, and a whole table was refused for it."""
+    content = "n,c,code,day\n1,None,1,01.02.2020\nNA,NA,null,NA\nnull,brick,3,02.02.2020\n,,NaN,\n"
+    file = TableFile(write(tmp_path, content), Layout())
+    frame = file.frame({"code": None, "day": ()}).fillna({"c": "", "code": "", "day": ""})
+    assert frame["n"].isna().tolist() == [False, True, True, True]
+    assert frame["c"].tolist() == ["None", "NA", "brick", ""]
+    # Codes are numbers, and dates are no words, though both are kept as they are written.
+    assert frame["code"].tolist() == ["1", "", "3", ""] and frame["day"].tolist()[1:4:2] == ["", ""]
+    assert frame_of(tmp_path, content, missing=["None"])["c"].isna().tolist() == [True, False, False, True]
+    # The categories of the fit say what a word is in new rows, where it may stand alone.
+    alone = TableFile(write(tmp_path, "c,code\nNA,NA\n"), Layout()).frame({"c": ("NA", "brick"), "code": ("1", "3")})
+    assert alone["c"].tolist() == ["NA"] and alone["code"].isna().all()
+
+
+def test_numbers_of_rows_may_have_gaps() -> None:
+    """Rows that were left out of a table leave gaps in their numbers, which were then inputs."""
+    rows = np.arange(1, 101)
+    for numbering in (rows, rows - 1, rows.astype(float), np.delete(np.arange(1, 104), [0, 50, 77])):
+        assert fit._numbers_rows(pd.Series(numbering))
+    gap, swapped = np.where(rows > 50, rows + 20, rows), np.r_[rows[1], rows[0], rows[2:]]
+    for other in (
+        rows + 1950,
+        gap,
+        swapped,
+        rows + 0.5,
+        rows // 2,
+        rows > 50,
+        np.where(rows > 4, rows, np.nan),
+        rows - 5,
+    ):
+        assert not fit._numbers_rows(pd.Series(other))
+
+
 HUGE = "123456789012345678901234567890"
 
 

@@ -23,6 +23,12 @@ _TOO_GOOD = (
     "too good: fixed parameters of the network were trained on these rows, and leaving one out of the posterior does "
     "not change them; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
 )
+# Of left-out rows more than this share of which have unreliable weights.
+_UNRELIABLE_SHARE = 0.05
+_UNRELIABLE = (
+    "too good: the weights by which rows are left out are unreliable for {} of {} rows, which the posterior follows "
+    "closely; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
+)
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -36,7 +42,8 @@ class Evaluation:
     scores : dict
         Scores by name. "kind" says of which rows: "held out", "validation" (rows that a shorter run left out) or
         "leave one out" (training rows, each predicted by draws that are reweighted as if it had not been among them),
-        and "too_good", why such scores are if the architecture fixes parameters, which were trained on these rows.
+        and "too_good", why such scores are: the architecture fixes parameters, which were trained on these rows, or
+        more than a twentieth of the rows have unreliable weights.
 
         Of numbers: rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
@@ -101,6 +108,8 @@ def evaluate(
     scores: dict[str, Any] = {"kind": calibration.kind}
     if kind == LEAVE_ONE_OUT and any(member.network.fixes_parameters for member in members_of(draws)):
         scores["too_good"] = _TOO_GOOD
+    elif calibration.unreliable > _UNRELIABLE_SHARE * calibration.rows:
+        scores["too_good"] = _UNRELIABLE.format(calibration.unreliable, calibration.rows)
     scores["nlpd"] = calibration.nlpd
     if not is_class:
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network

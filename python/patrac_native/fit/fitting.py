@@ -38,6 +38,8 @@ _RHAT_GOOD, _ESS_GOOD, _RHAT_USABLE = 1.01, 400, 1.05
 _VERDICT_ROWS = 100
 # Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
 _GRID_ROWS, _LOO_ROWS = 100, 1_000
+# A run is advised to be longer by at most this factor, or up to this many minutes.
+_MAX_TIMES, _MAX_MINUTES = 10, 10.0
 # The upper bound of the search for the decay of a trace-class prior.
 _ALPHA_MAX = 8.0
 
@@ -138,6 +140,8 @@ def fit_rows(
     else:
         evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=kind == HELD_OUT)
     judged = evaluation.calibration
+    if "too_good" in evaluation.scores and chosen.pilot is not None:
+        evaluation = chosen.pilot.evaluation  # of few rows, but of unseen ones
     if kind == HELD_OUT and judged.rows < _VERDICT_ROWS and chosen.pilot is not None:
         judged = judged.with_validation(chosen.pilot.evaluation.calibration)
     tried = [trial.candidate.likelihood for trial in chosen.trials]
@@ -298,8 +302,15 @@ def with_advice(
     # A budget pays for the warm-up too.
     if settings.thin is None and warmup_steps > 0:
         longer = sorted((one.longer, one.kind) for one in summary.verdict().findings if one.longer is not None)
+        smaller = "fewer of them, k" if candidate.architecture.fixes_nodes else "architecture='mix'"
         for times, kind in longer:
-            advice[kind] = f"run longer, minutes={float(f'{times * settings.minutes:.2g}'):g}."
+            minutes = f"minutes={float(f'{times * settings.minutes:.2g}'):g}"
+            advice[kind] = f"run longer, {minutes}."
+            if times > _MAX_TIMES and times * settings.minutes > _MAX_MINUTES:
+                advice[kind] = (
+                    "nothing, if unseen rows are predicted well and only predictions are wanted; else fewer Bayesian "
+                    f"parameters, {smaller}, or fewer inputs: a longer run alone would take some {minutes}."
+                )
     return summary.with_advice(advice)
 
 

@@ -13,7 +13,7 @@ from patrac_native.files import contents_hash
 from patrac_native.fit.base import PatracEstimator
 from patrac_native.fit.choice import best_of, describe_choice
 from patrac_native.fit.effects import permutation_effects, summary_words
-from patrac_native.fit.evaluation import COVERAGES, Evaluation, members_of, of_fits, typical
+from patrac_native.fit.evaluation import COVERAGES, VALIDATION, Evaluation, members_of, of_fits, typical
 from patrac_native.fit.fitting import describe_noise, squared_scales
 from patrac_native.fit.rows import FloatArray
 from patrac_native.fit.training import Choice, describe_training
@@ -86,10 +86,19 @@ def score_lines(heading: str, scores: Mapping[str, Any], targets: str) -> str:
 
 def printed(estimator: PatracEstimator, evaluation: Evaluation) -> str:
     """Return the scores as text for the terminal."""
-    kind = "held-out rows" if _held_out_rows(estimator) else "leave-one-out predictions of rows"
     targets, scores = estimator.draws_.likelihood.targets, evaluation.scores
-    first = f"scores that are {scores['too_good']}\n" if "too_good" in scores else ""
-    return first + score_lines(f"{kind}: {len(evaluation.arrays['y'])}", scores, targets)
+    if "too_good" not in scores:
+        kind = "held-out rows" if _held_out_rows(estimator) else "leave-one-out predictions of rows"
+        return score_lines(f"{kind}: {len(evaluation.arrays['y'])}", scores, targets)
+    reason = f"leave-one-out scores, which the report has, are {scores['too_good']}"
+    known = estimator.result_.evaluation
+    if known.scores["kind"] != VALIDATION:
+        return f"no scores of unseen rows: {reason}"
+    of_rows = f"coverage of 90% intervals {known.calibration.coverage:.1%}"
+    if targets == "class":
+        of_rows = f"accuracy {known.scores['accuracy']:.1%}"
+    rows = f"{known.calibration.rows} validation rows, which a shorter run left out"
+    return f"{rows}: NLPD a row {known.calibration.nlpd:.3f}, {of_rows}\n{reason}"
 
 
 def identity_of(draws: Any) -> str:
