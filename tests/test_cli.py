@@ -232,6 +232,12 @@ def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> No
         (["--target", "weight", "--keep", "width_of_none"], "keep names 'width_of_none', and the columns of"),
         (["--target", "weight", "--likelihood", "censored"], "likelihood censored needs upper"),
         (["--target", "weight", "--upper", "id", "--likelihood", "gaussian"], "upper belongs to likelihood censored"),
+        (["--target", "weight", "--group", "id", "--time", "width"], "group and time must be one column, and not"),
+        (
+            ["--target", "weight", "--time", "weight"],
+            "group and time must be one column, and not the target; got",
+        ),
+        (["--target", "weight", "--time", "kind"], "time names 'kind', which has '"),
         (["--target", "weight", "--ids", "weight"], "ids names 'weight', which target names too"),
         (["--target", "weight", "--ids", "id", "--drop", "id"], "ids names 'id', which drop names too; name it in one"),
         (["--target", "weight", "--test-fraction", "1.5"], "test_fraction must be at least 0 and below 1; got 1.5"),
@@ -328,6 +334,46 @@ def test_a_column_that_numbers_the_rows_is_kept_on_request(tmp_path: Path, capsy
     assert predict(tmp_path / "without", frame, tmp_path) == 0
     assert predict(tmp_path / "without", frame.drop(columns="row"), tmp_path, "--overwrite") == 0
     assert predict(tmp_path / "kept", frame.drop(columns="row"), tmp_path, "--overwrite") == 2
+
+
+@pytest.mark.parametrize(("option", "column"), [("--group", "patient"), ("--time", "day"), ("--time", "year")])
+def test_splits_by_group_and_by_time(
+    option: str, column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = table()[["width", "weight"]]
+    frame["patient"] = [f"patient {row % 40}" for row in range(120)]
+    frame["day"] = pd.date_range("2024-01-01", periods=120).strftime("%Y-%m-%d")
+    frame["year"] = 1900 + np.arange(120) // 2
+    frame = frame.sample(frac=1, random_state=0)[["width", "weight", column]]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found: list[Any] = []
+    made = pn.PatracRegressor.fit
+
+    def spied(reg: Any, X: Any, y: Any, **named: Any) -> Any:
+        found.append((y, named["groups"], named["held_out"][1]))
+        return made(reg, X, y, **named)
+
+    monkeypatch.setattr(pn.PatracRegressor, "fit", spied)
+    arguments = ["fit", str(tmp_path / "t.csv"), "--target", "weight", option, column, *KNOWN]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert f"note: {column} splits the rows and is left out; --keep takes it as an input" in said
+    assert read_json(tmp_path / "run" / "summary.json")["inputs"] == ["width"]
+    trained, groups, unseen = found[0]
+    of_rows = frame.set_index("weight")[column]
+    seen, others = set(of_rows[trained]), set(of_rows[unseen])
+    assert len(trained) + len(unseen) == 120 and len(unseen) == 36 and not seen & others
+    if option == "--group":
+        assert "rows of one of the 40 groups are trained on, held out or validated" in said
+        assert groups.tolist() == of_rows[trained].tolist()
+    else:
+        assert "the latest rows are held out" in said and groups is None and max(seen) < min(others)
+    if column == "year":
+        assert main([*arguments, "--keep", "year", "--out", str(tmp_path / "kept")]) == 0
+        assert read_json(tmp_path / "kept" / "summary.json")["inputs"] == ["width", "year"]
+    # New rows may have the column or not.
+    assert predict(tmp_path / "run", frame, tmp_path) == 0
+    assert predict(tmp_path / "run", frame.drop(columns=column), tmp_path, "--overwrite") == 0
 
 
 # Predictions

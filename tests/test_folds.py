@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from patrac_native.diagnostics import copy_groups, split_rows
+from patrac_native.diagnostics import check_groups, copy_groups, split_rows
 from patrac_native.fit.rows import hold_out
 
 
@@ -72,6 +72,38 @@ def test_a_group_larger_than_a_part_is_divided() -> None:
     groups = np.r_[np.zeros(60, int), np.arange(1, 61)]
     parts = split_rows(120, [0.2] * 4, seed=0, groups=groups)
     assert [len(part) for part in parts] == [24] * 5
+
+
+@pytest.mark.parametrize("sizes", [[1] * 40, [3] * 12, [30, *[2] * 9], [50, 1, 1, 1, 1], [5, 40, 5, 5, 5, 5]])
+def test_whole_groups_are_never_divided_and_no_part_is_empty(sizes: list[int]) -> None:
+    groups = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    labels = groups % 2
+    for seed in range(20):
+        for fractions in ([0.3], [0.2] * 4):
+            parts = split_rows(len(groups), fractions, seed=seed, groups=groups, whole=True)
+            assert sorted(np.concatenate(parts).tolist()) == list(range(len(groups))) and all(map(len, parts))
+            assert sum(len(set(groups[part].tolist())) for part in parts) == len(sizes)
+        held, rest = split_rows(len(groups), [0.3], seed=seed, groups=groups, labels=labels, whole=True)
+        assert not set(groups[held].tolist()) & set(groups[rest].tolist())
+    with pytest.raises(ValueError, match="60 rows in 2 groups are too few to be split into 3 parts"):
+        split_rows(60, [0.3, 0.3], seed=0, groups=np.arange(60) // 30, whole=True)
+
+
+def test_groups_have_labels_of_any_kind() -> None:
+    assert check_groups(["b", "a", "b"], 3).tolist() == [0, 1, 0]
+    assert check_groups(np.array([1.5, np.nan, np.nan]), 3).tolist() == [0, 1, 1]
+    for wrong in ([1, 2], [[1], [2], [3]]):
+        with pytest.raises(ValueError, match=r"groups must have shape \(3,\), one label for each row; got"):
+            check_groups(wrong, 3)
+
+
+def test_the_latest_rows_are_held_out() -> None:
+    times = np.random.default_rng(0).permutation(np.repeat(np.arange(50.0), 2))
+    frame = pd.DataFrame({"a": np.arange(100.0)})
+    train, test, note = hold_out(frame, frame["a"], 0.25, seed=0, times=times)
+    assert times[train].max() < times[test].min() and len(test) == 26 and note == "the latest rows are held out"
+    with pytest.raises(ValueError, match="time splits no rows: 100 of 100 have the latest one"):
+        hold_out(frame, frame["a"], 0.25, seed=0, times=np.zeros(100))
 
 
 def test_what_counts_as_a_copy() -> None:

@@ -15,6 +15,7 @@ import pyarrow
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -22,8 +23,10 @@ from sklearn.preprocessing import StandardScaler
 
 import patrac_native as pn
 from patrac_native.cli.main import main
+from patrac_native.diagnostics import split_rows
 from patrac_native.fit import base
 from patrac_native.fit.evaluation import members_of
+from patrac_native.training import penalty_search
 
 SMALL: dict[str, Any] = {
     "hidden_layer_sizes": (6,),
@@ -386,6 +389,51 @@ def test_row_weights_are_routed() -> None:
         scaler = StandardScaler().set_fit_request(sample_weight=False)
         fitted = make_pipeline(scaler, reg).fit(X, y, sample_weight=weights)[-1]
     assert fitted.result_.data.training.sample_weight.sum() == pytest.approx(weights.sum())
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_rows_of_a_group_are_in_one_part_of_every_split(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten rows of each patient, whose copies would else tell of the rows that are left out."""
+    X, y = rows(300)
+    groups = np.array([f"p{row % 30}" for row in range(300)])
+    splits: list[Any] = []
+
+    def split(n: int, *arguments: Any, **named: Any) -> Any:
+        parts = split_rows(n, *arguments, **named)
+        splits.append((n, [set(np.asarray(named["groups"])[part].tolist()) for part in parts]))
+        return parts
+
+    monkeypatch.setattr(pn.diagnostics, "split_rows", split)
+    monkeypatch.setattr(penalty_search, "split_rows", split)
+    kind = pn.PatracRegressor if task == "regression" else pn.PatracClassifier
+    given = {"hidden_layer_sizes": 3, "max_iter": 5, "minutes": 0.002, "random_state": 0, "draws": 40}
+    weights = np.where(np.arange(300) < 10, 0.0, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = kind(**given).fit(X, y if task == "regression" else y > np.median(y), weights, groups=groups)
+    # Rows are left out for the penalty, in five parts, and for the noise or the posterior, in two.
+    assert {n for n, _ in splits} >= {290} and {len(parts) for _, parts in splits} == {2, 5}
+    assert all(sum(map(len, parts)) == len(set.union(*parts)) for _, parts in splits)
+    assert made.evaluate().scores["too_good"]
+    with pytest.raises(ValueError, match=r"groups must have shape \(300,\)"):
+        kind(**given).fit(X, y > 0, groups=groups[:9])
+
+
+def test_intervals_through_a_pipeline_and_a_transformed_target() -> None:
+    """As docs/estimators.md has it: the last step of a pipeline, and the ends of intervals transformed back."""
+    X, y = rows()
+    cost = np.exp(y)
+    pipe = quietly(make_pipeline(StandardScaler(), pn.PatracRegressor(**FULL)), X, y)
+    mean, sd = pipe.predict(X, return_std=True)
+    lower, upper = pipe[-1].predict_interval(pipe[:-1].transform(X), 0.9)
+    assert ((lower < mean) & (mean < upper) & (sd > 0)).all() and 0.7 < ((lower <= y) & (y <= upper)).mean() <= 1
+    of_log = TransformedTargetRegressor(pn.PatracRegressor(**FULL), func=np.log, inverse_func=np.exp)
+    quietly(of_log, X, cost)
+    ends = of_log.regressor_.predict_interval(X, 0.9)
+    lower, upper = (of_log.transformer_.inverse_transform(end[:, None])[:, 0] for end in ends)
+    assert (0 < lower).all() and 0.7 < ((lower <= cost) & (cost <= upper)).mean() <= 1
+    median = np.exp(of_log.regressor_.predict_quantiles(X, [0.5])[:, 0])
+    assert ((lower < median) & (median < upper)).all()
 
 
 def test_a_fit_that_has_not_converged_warns_with_a_remedy() -> None:

@@ -25,7 +25,7 @@ from patrac_native.cli.table import WORDS, Layout, TableFile, add_layout, layout
 from patrac_native.files import commit, replacing, say, staging
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.pieces import Pieces
-from patrac_native.fit.preprocessor import place, unlike_numbers
+from patrac_native.fit.preprocessor import FloatArray, Preprocessor, place, unlike_numbers
 from patrac_native.fit.report import identity_of, printed, report_of, summary_content
 from patrac_native.fit.rows import hold_out
 
@@ -52,8 +52,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--task", choices=_TASKS, help="default: classification for text, Booleans and two different numbers")
     share = "share of the rows that are held out and scored, in [0, 1); default 0.3"
     add("--test-fraction", type=float, default=0.3, metavar="F", help=f"{share}; with 0, leave-one-out scores")
+    add("--group", metavar="COL", help="rows with the same value here are never divided, as those of one patient")
+    add("--time", metavar="COL", help="numbers or dates, of which the latest are held out, in place of random rows")
     add(
-        "--keep", nargs="+", default=[], metavar="COL", help="columns that number the rows, and are inputs all the same"
+        "--keep",
+        nargs="+",
+        default=[],
+        metavar="COL",
+        help="columns of row numbers, groups or times that are inputs all the same",
     )
     add("--out", default="patrac-fit", metavar="DIR", help="where the results go; default ./patrac-fit")
     add("--overwrite", action="store_true", help="replace the results of an earlier run")
@@ -86,13 +92,17 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     labels = y if task == "classification" else None
     inputs, seed = X.drop(columns=[*estimator.drop, *estimator.ids]), estimator.random_state
     of_copies = frame[target] if len(targets) == 1 else frame[targets]
-    train, test, note = hold_out(inputs, of_copies, args.test_fraction, seed=seed, labels=labels)
+    groups = None if args.group is None else frame[args.group].to_numpy()
+    times = None if args.time is None else _times(frame[args.time])
+    of_split: dict[str, Any] = {"seed": seed, "labels": labels, "groups": groups, "times": times}
+    train, test, note = hold_out(inputs, of_copies, args.test_fraction, **of_split)
     note = f"\n  note: {note}" if note else ""
     say(f"  {len(train)} training rows, {len(test)} held out (random_state {seed}){note}")
     held_out = (X.iloc[test], y[test]) if len(test) else None
     try:
         with pn.Note.collect("verdict"):  # which is printed below
-            estimator.fit(X.iloc[train], y[train], held_out=held_out)
+            groups = None if groups is None else groups[train]
+            estimator.fit(X.iloc[train], y[train], groups=groups, held_out=held_out)
     except RunInterrupted as error:
         raise KeyboardInterrupt(f"before there was anything to write: {error}{_remedy(args)}") from None
     evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()
@@ -197,6 +207,12 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         args.likelihood = "censored"
     elif getattr(args, "likelihood", None) == "censored":
         raise ValueError("likelihood censored needs upper, the column of the upper bounds: --upper COL.")
+    for option in ("group", "time"):
+        if getattr(args, option) is not None:
+            setattr(args, option, table.column(getattr(args, option), option))
+    apart = [name for name in (args.group, args.time) if name is not None]
+    if len(apart) > 1 or set(apart) & set(targets):
+        raise ValueError(f"group and time must be one column, and not the target; got {' and '.join(apart)}.")
     args.keep = [table.column(column, "keep") for column in args.keep]
     for option in _COLUMNS:
         if hasattr(args, option):
@@ -237,12 +253,30 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         count = int((~known).sum())
         rows = f"{count} rows without a target are" if count > 1 else "a row without a target is"
         say(f"  note: {rows} left out ({place(frame[target], ~known)})")
-    apart = {*targets, *text, *exposure, *args.keep}
-    numbering = [name for name in table.names if name not in apart and _numbers_rows(frame[name])]
+    used = {*targets, *text, *exposure, *args.keep}
+    apart = [name for name in apart if name not in used]
+    used |= {*apart}
+    numbering = [name for name in table.names if name not in used and _numbers_rows(frame[name])]
+    if apart or numbering:
+        args.drop = [*named["drop"], *apart, *numbering]
+    if apart:
+        say(f"  note: {apart[0]} splits the rows and is left out; --keep takes it as an input")
     if numbering:
-        args.drop = [*named["drop"], *numbering]
         say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
     return frame[known], targets, task
+
+
+def _times(series: pd.Series) -> FloatArray:
+    """Return a column of numbers or dates as numbers (n,); raise ValueError if it holds neither, or is not complete."""
+    gone = series.isna()
+    if gone.any():
+        raise ValueError(f"time names {series.name!r}, which is missing at {place(gone, gone)}; remove those rows.")
+    dates = [] if is_numeric_dtype(series) else [series.name]
+    try:
+        made = Preprocessor.fit(series.to_frame(), dates=dates, standardize=False)
+    except ValueError as error:
+        raise ValueError(str(error).replace("dates names", "time names")) from None
+    return made.transform(series.to_frame())[:, 0]
 
 
 def _numbers_rows(series: pd.Series) -> bool:

@@ -41,7 +41,7 @@ from patrac_native.diagnostics.regression import (
     pit,
     rmse,
 )
-from patrac_native.diagnostics.splits import copy_groups, split_rows
+from patrac_native.diagnostics.splits import check_groups, copy_groups, split_rows
 
 __all__ = [
     "CalibrationBins",
@@ -55,6 +55,7 @@ __all__ = [
     "autocorrelation",
     "brier",
     "calibration_bins",
+    "check_groups",
     "class_nll",
     "class_nlpd",
     "convergence",

@@ -67,6 +67,16 @@ def _equal_pairs(numbers: IndexArray) -> float:
     return float((counts * (counts - 1) / 2).sum())
 
 
+def check_groups(groups: npt.ArrayLike, n: int) -> IndexArray:
+    """Return the numbers (n,) of groups that are given by labels of any kind; a missing label is one too."""
+    import pandas as pd
+
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"groups must have shape ({n},), one label for each row; got {labels.shape}.")
+    return np.asarray(pd.factorize(labels, use_na_sentinel=False)[0], dtype=np.intp)
+
+
 def split_rows(
     n: int,
     fractions: Sequence[float],
@@ -74,8 +84,12 @@ def split_rows(
     seed: int,
     labels: npt.ArrayLike | None = None,
     groups: IndexArray | None = None,
+    whole: bool = False,
 ) -> list[IndexArray]:
-    """Split rows at random into parts of these shares and a last one; by class, and with groups whole, if given."""
+    """Split rows at random into parts of these shares and a last one; by class, and by groups, if given.
+
+    A group that is larger than a part is divided, unless `whole` forbids it; each part then has a group or more.
+    """
     rng = np.random.default_rng(seed)
     strata = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
     first = np.arange(n) if groups is None else _first_of_group(groups)
@@ -87,16 +101,17 @@ def split_rows(
         if labels is not None and len(rows) <= len(fractions):
             ends[:] = 0
         if groups is not None:
-            rows, ends = _keep_together(rows, ends, first)
+            rows, ends = _keep_together(rows, ends, first, whole=whole)
         for part, piece in zip(parts, np.split(rows, ends), strict=True):
             part.append(piece)
-    whole = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
-    if any(len(part) == 0 for part in whole):
+    found = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
+    if any(len(part) == 0 for part in found):
+        of_groups = f" in {len(np.unique(first))} groups" if whole else ""
         raise ValueError(
-            f"{n} rows are too few to be split into {len(whole)} parts: with the shares "
+            f"{n} rows{of_groups} are too few to be split into {len(found)} parts: with the shares "
             f"{', '.join(f'{share:g}' for share in fractions)} and the rest, one would be empty. Give more rows."
         )
-    return whole
+    return found
 
 
 def _first_of_group(groups: IndexArray) -> IndexArray:
@@ -106,15 +121,23 @@ def _first_of_group(groups: IndexArray) -> IndexArray:
     return found
 
 
-def _keep_together(rows: IndexArray, ends: IndexArray, first: IndexArray) -> tuple[IndexArray, IndexArray]:
+def _keep_together(
+    rows: IndexArray, ends: IndexArray, first: IndexArray, *, whole: bool
+) -> tuple[IndexArray, IndexArray]:
     """Order permuted rows by groups, each at the place of its first row, and move ends of parts to ends of groups."""
     smallest = np.diff([0, *ends, len(rows)]).min()
     sizes = np.bincount(first[rows], minlength=len(first))
-    leader = np.where(sizes[first[rows]] <= smallest, first[rows], rows)  # a group that is too large is divided
+    # A group that is too large is divided.
+    leader = first[rows] if whole else np.where(sizes[first[rows]] <= smallest, first[rows], rows)
     place = np.empty(len(first), dtype=np.intp)
     place[rows] = np.arange(len(rows))
     order = np.argsort(place[leader], kind="stable")
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(leader[order])) + 1, [len(rows)]])
     above = np.searchsorted(bounds, ends)
     below = np.maximum(above - 1, 0)
-    return rows[order], np.where(bounds[above] - ends < ends - bounds[below], bounds[above], bounds[below])
+    at = np.where(bounds[above] - ends < ends - bounds[below], above, below)
+    count, groups = np.arange(len(ends)), len(bounds) - 1
+    if whole and groups > len(ends):  # no part without a group
+        at = np.maximum.accumulate(np.maximum(at - count, 1)) + count
+        at = np.minimum(at, groups - len(ends) + count)
+    return rows[order], bounds[at]

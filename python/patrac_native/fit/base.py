@@ -332,14 +332,17 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         likelihoods: Sequence[Likelihood],
         settings: Settings,
         exposure: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
     ) -> None:
         """Fit rows of positive weight, whose targets have one of the likelihoods, set the attributes, and warn."""
         rows = self._checked_rows(X, reset=True, least=2)
         targets = self._first_targets(y, likelihoods[-1])
         check_consistent_length(rows, targets)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
+        numbered = None if groups is None else pn.diagnostics.check_groups(readable(groups, "groups"), len(targets))
         if weights is not None and (weights == 0).any():
             used = np.flatnonzero(weights)
+            numbered = None if numbered is None else numbered[used]
             rows = rows.iloc[used] if hasattr(rows, "iloc") else rows[used]
             targets, weights, offset = targets[used], weights[used], None if offset is None else offset[used]
         self.preprocessor_ = Preprocessor.fit(
@@ -369,7 +372,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self.preprocessor_.components, inputs = components, components.transform(inputs)
         if about_components:
             say(about_components)
-        given = Rows(inputs, targets, weights, offset)
+        given = Rows(inputs, targets, weights, offset, numbered)
         unseen = self._held_out(held_out, takes_offset=likelihoods[-1].takes_offset)
         about_noise: list[str] = []
         with pn.Note.collect() as notes, self._kept(given, unseen, settings) as pieces:

@@ -97,6 +97,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         y: npt.ArrayLike,
         sample_weight: npt.ArrayLike | None = None,
         *,
+        groups: npt.ArrayLike | None = None,
         held_out: tuple[Any, ...] | None = None,
     ) -> Self:
         """Train, choose and sample.
@@ -110,6 +111,9 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         sample_weight : array_like, shape (n,), optional
             Nonnegative weights, which count a row as that many rows in scaling, training, the choice of the penalty and
             of the posterior, and the posterior. Default ones.
+        groups : array_like, shape (n,), optional
+            Labels of groups, such as patients, whose rows stay together wherever the fit leaves rows out: in the choice
+            of penalty, noise and posterior. By default copies of a row do.
         held_out : (X, y), optional
             Rows that are not trained on, see `PatracRegressor.fit`.
 
@@ -136,7 +140,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         if getattr(likelihood, "targets", None) != "class":
             raise TypeError(f"likelihood must be Categorical() or Categorical(scale); got {likelihood!r}.")
         settings = Settings.of(self.get_params(deep=False), type(self).__name__)
-        self._fit(X, y, sample_weight, held_out, [likelihood], settings)
+        self._fit(X, y, sample_weight, held_out, [likelihood], settings, groups=groups)
         return self
 
     def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:

@@ -23,6 +23,10 @@ _TOO_GOOD = (
     "too good: fixed parameters of the network were trained on these rows, and leaving one out of the posterior does "
     "not change them; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
 )
+_OF_GROUPS = (
+    "too good: single rows are left out, while others of their group stay; for scores of unseen groups, keep some out "
+    "of the fit (held_out, test_fraction)"
+)
 # Of left-out rows more than this share of which have unreliable weights.
 _UNRELIABLE_SHARE = 0.05
 _UNRELIABLE = (
@@ -42,8 +46,8 @@ class Evaluation:
     scores : dict
         Scores by name. "kind" says of which rows: "held out", "validation" (rows that a shorter run left out) or
         "leave one out" (training rows, each predicted by draws that are reweighted as if it had not been among them),
-        and "too_good", why such scores are: the architecture fixes parameters, which were trained on these rows, or
-        more than a twentieth of the rows have unreliable weights.
+        and "too_good", why such scores are: the architecture fixes parameters, which were trained on these rows, others
+        of their groups stay, or more than a twentieth of the rows have unreliable weights.
 
         Of numbers: rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
@@ -108,6 +112,8 @@ def evaluate(
     scores: dict[str, Any] = {"kind": calibration.kind}
     if kind == LEAVE_ONE_OUT and any(member.network.fixes_parameters for member in members_of(draws)):
         scores["too_good"] = _TOO_GOOD
+    elif kind == LEAVE_ONE_OUT and rows.groups is not None:
+        scores["too_good"] = _OF_GROUPS
     elif calibration.unreliable > _UNRELIABLE_SHARE * calibration.rows:
         scores["too_good"] = _UNRELIABLE.format(calibration.unreliable, calibration.rows)
     scores["nlpd"] = calibration.nlpd

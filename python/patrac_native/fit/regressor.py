@@ -133,6 +133,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         sample_weight: npt.ArrayLike | None = None,
         *,
         exposure: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
         held_out: tuple[Any, ...] | None = None,
     ) -> Self:
         """Train, choose and sample.
@@ -150,6 +151,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         exposure : array_like, shape (n,), optional
             Of counts: positive numbers to which their means are proportional; by default the column `exposure` of X, or
             ones.
+        groups : array_like, shape (n,), optional
+            Labels of groups, such as patients, whose rows stay together wherever the fit leaves rows out: in the choice
+            of penalty, noise and posterior. By default copies of a row do.
         held_out : (X, y) or (X, y, exposure), optional
             Rows that are not trained on. The scores of `report_` are theirs, the verdict rests on them, and convergence
             is checked at them. By default scores and verdict are those of rows that a shorter run left out, or of
@@ -184,7 +188,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             )
         if not (likelihoods[-1].takes_offset or (exposure is None and self.exposure is None)):
             raise ValueError(f"exposure belongs to a likelihood of counts, and the likelihood is {likelihoods[-1]!r}.")
-        self._fit(X, y, sample_weight, held_out, likelihoods, settings, exposure)
+        self._fit(X, y, sample_weight, held_out, likelihoods, settings, exposure, groups)
         return self
 
     def _first_targets(self, y: Any, likelihood: Likelihood) -> npt.NDArray[Any]:

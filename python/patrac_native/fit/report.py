@@ -215,7 +215,7 @@ def report_of(estimator: PatracEstimator, evaluation: Evaluation, *, name: str, 
     _add_training(report, estimator)
     report.heading("Data")
     about = f"{len(result.data.training.X)} training rows, {held_out or 'none'} held out"
-    about += f" at random with random_state {result.settings.random_state}." if held_out else "."
+    about += f"; random_state {result.settings.random_state}."
     about += f" Draws {identity_of(estimator.draws_)}, as in summary.json and table.json."
     report.text("\n".join([about, *estimator.report_.lines[: 2 + len(estimator.preprocessor_.notes)]]))
     report.table(["column", "kind", "of the training rows"], estimator.preprocessor_.table())

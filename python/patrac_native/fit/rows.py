@@ -180,17 +180,19 @@ def _logarithm(y: FloatArray) -> FloatArray:
 
 
 class Rows(NamedTuple):
-    """Rows of a fit: inputs (n, d), targets (n,) or (n, t), and weights and log exposures (n,) if there are any."""
+    """Rows of a fit: inputs (n, d), targets (n,) or (n, t), and, if given, weights, log exposures and groups (n,)."""
 
     X: FloatArray
     y: Any
     sample_weight: FloatArray | None = None
     offset: FloatArray | None = None
+    groups: npt.NDArray[np.intp] | None = None
 
     def take(self, rows: npt.NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
         weights, offset = (None if part is None else part[rows] for part in (self.sample_weight, self.offset))
-        return Rows(self.X[rows], self.y[rows], weights, offset)
+        groups = None if self.groups is None else self.groups[rows]
+        return Rows(self.X[rows], self.y[rows], weights, offset, groups)
 
     def spread(self, max_rows: int) -> Rows:
         """Return at most `max_rows` of the rows, evenly spread."""
@@ -218,7 +220,9 @@ class FitData:
 
     @property
     def copies(self) -> npt.NDArray[np.intp] | None:
-        """The groups of equal training rows, which splits keep together, if rows were copied."""
+        """The groups of training rows that splits keep together: those given, or of equal rows if rows were copied."""
+        if self.training.groups is not None:
+            return self.training.groups
         y = np.reshape(self.training.y, (len(self.training.y), -1))
         return diagnostics.copy_groups(y, self.training.X, self.training.offset)
 
@@ -228,19 +232,43 @@ class FitData:
 
 
 def hold_out(
-    inputs: Any, y: Any, fraction: float, *, seed: int, labels: npt.ArrayLike | None = None
+    inputs: Any,
+    y: Any,
+    fraction: float,
+    *,
+    seed: int,
+    labels: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
+    times: FloatArray | None = None,
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], str]:
-    """Return training and held-out rows of a table, each sorted, and a note if rows were copied, which stay together.
+    """Return training and held-out rows of a table, each sorted, and a note if they are not split at random.
 
-    `labels` (n,) are classes, of which each part gets its share. Raises ValueError if a part would be empty.
+    `labels` (n,) are classes, of which each part gets its share, and `groups` (n,) are not divided; by default copies
+    of a row are not. With `times` (n,) the latest rows are held out, those of one time together. Raises ValueError if a
+    part would be empty.
     """
-    groups = diagnostics.copy_groups(y, inputs)
-    *held, rows = diagnostics.split_rows(
-        len(y), [fraction] if fraction else [], seed=seed, labels=labels, groups=groups
-    )
-    note = ""
+    if times is not None and fraction:
+        first = np.sort(times)[min(-1, -round(fraction * len(times)))]
+        held_out = times >= first
+        if held_out.all():
+            raise ValueError(f"time splits no rows: {held_out.sum()} of {len(times)} have the latest one.")
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out), "the latest rows are held out"
+    found = diagnostics.copy_groups(y, inputs)
     if groups is not None:
-        count = len(groups) - len(np.unique(groups))
+        found = diagnostics.check_groups(groups, len(y))
+    *held, rows = diagnostics.split_rows(
+        len(y),
+        [fraction] if fraction else [],
+        seed=seed,
+        labels=labels,
+        groups=found,
+        whole=groups is not None,
+    )
+    note, kinds = "", 0 if found is None else len(np.unique(found))
+    if groups is not None:
+        note = f"rows of one of the {kinds} groups are trained on, held out or validated together"
+    elif found is not None:
+        count = len(found) - kinds
         what = f"{count} rows have the inputs of others, and some were" if count > 1 else "a row was"
         note = f"{what} copied; rows with equal inputs are trained on, held out or validated together"
     return rows, (held[0] if held else rows[:0]), note

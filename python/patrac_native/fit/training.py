@@ -103,6 +103,7 @@ def train_networks(
             likelihood=likelihood,
             sample_weight=rows.sample_weight,
             offset=rows.offset,
+            groups=rows.groups,
             l2=settings.l2 if l2 is None else l2,
             validation_fraction=settings.validation_fraction,
             activation=settings.activation,
@@ -154,7 +155,9 @@ def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tu
     labels = training.y if by_class else None
     n, seed = len(training.X), settings.random_state
     try:
-        held, kept = pn.diagnostics.split_rows(n, [PILOT_FRACTION], seed=seed, labels=labels, groups=data.copies)
+        held, kept = pn.diagnostics.split_rows(
+            n, [PILOT_FRACTION], seed=seed, labels=labels, groups=data.copies, whole=training.groups is not None
+        )
     except ValueError:  # too few rows of each class to leave any out
         return None
     return None if len(held) < MIN_ROWS else (training.take(held), training.take(kept))

@@ -47,6 +47,7 @@ class Problem:
     dtype: str
     left_out: FloatArray | None = None  # (n,), weights of rows that are left out of the training to validate it
     offset: FloatArray | None = None  # (n, m), added to the outputs of each row
+    groups: npt.NDArray[np.intp] | None = None  # (n,), of rows that validation does not divide
 
     @property
     def n_rows(self) -> int:

@@ -189,7 +189,9 @@ def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatAr
 
 
 def problem_copies(problem: Problem) -> IndexArray | None:
-    """Return the `copy_groups` of the rows of a training."""
+    """Return the groups of the rows of a training that were given, else those of `copy_groups`."""
+    if problem.groups is not None:
+        return problem.groups
     return copy_groups(problem.targets.reshape(problem.n_rows, -1), problem.inputs, problem.offset)
 
 
@@ -209,16 +211,19 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
         _, group, counts = np.unique(labels[rows], return_inverse=True, return_counts=True)
         rows = rows[counts[group] >= parts]
         kept = labels[rows]
+    groups, parts = problem_copies(problem), round(1 / fraction)
+    if groups is not None:
+        groups = groups[rows]
+        parts = min(parts, len(np.unique(groups))) if problem.groups is not None else parts
     if len(rows) >= _CROSS_VALIDATED_ROWS:
         shares, used = [fraction], 1
     else:
-        used = max(2, round(1 / fraction))
+        used = max(2, parts)
         shares = [1 / used] * (used - 1)
-    groups = problem_copies(problem)
-    if groups is not None:
-        groups = groups[rows]
     try:
-        split = split_rows(len(rows), shares, seed=problem.seed + 1, labels=kept, groups=groups)
+        split = split_rows(
+            len(rows), shares, seed=problem.seed + 1, labels=kept, groups=groups, whole=problem.groups is not None
+        )
     except ValueError as few:
         raise ValueError(too_few) from few
     return [rows[part] for part in split[:used]]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.splits import check_groups
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network.activations import check_activation
 from patrac_native.training.descent import Problem, check_optimizer
@@ -77,6 +78,7 @@ def prepare_training(
     likelihood: Likelihood | None = None,
     sample_weight: npt.ArrayLike | None = None,
     offset: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
     activation: str = "tanh",
     optimizer: str | type[torch.optim.Optimizer] | None = None,
     learning_rate: float | None = None,
@@ -141,6 +143,7 @@ def prepare_training(
         likelihood.row_weights(sample_weight, n),
         is_weighted=sample_weight is not None,
         offset=likelihood.check_offset(offset, n, sizes[-1]),
+        groups=None if groups is None else check_groups(groups, n),
         optimizer=optimizer,
         learning_rate=settings["learning_rate"],
         batch_size=batch_size,

@@ -30,6 +30,7 @@ def train(
     likelihood: Likelihood | None = None,
     sample_weight: npt.ArrayLike | None = None,
     offset: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
     activation: str = "tanh",
     optimizer: str | type[torch.optim.Optimizer] | None = None,
     learning_rate: float | None = None,
@@ -76,6 +77,9 @@ def train(
     offset : array_like, shape (n,) or (n, m), optional
         Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
         exposure; finite. Default zeros.
+    groups : array_like, shape (n,), optional
+        Labels of groups, such as patients, whose rows are all validation rows or none. By default rows with equal
+        inputs are kept together if rows were copied.
     activation : str
         One of `ACTIVATIONS`; default "tanh".
     optimizer : str or torch.optim.Optimizer class, optional
@@ -138,6 +142,7 @@ def train(
         likelihood=likelihood,
         sample_weight=sample_weight,
         offset=offset,
+        groups=groups,
         activation=activation,
         optimizer=optimizer,
         learning_rate=learning_rate,
