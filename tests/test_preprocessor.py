@@ -157,6 +157,36 @@ def test_indicators_mark_missing_values_even_of_constant_columns() -> None:
     assert np.array_equal(made.transform(table)[1, 3:5], [0.0, 0.0])
 
 
+def test_missing_and_unknown_categories_are_states_of_their_own_and_need_no_imputation() -> None:
+    table = pd.DataFrame(
+        {"c": ["a", None, "b"], "same": ["u", None, "u"], "whole": ["v", "w", "v"], "x": [1.0, 2.0, 4.0]}
+    )
+    made = Preprocessor.fit(table)
+    assert made.names == ["c=a", "c=b", "c is missing", "same is missing", "whole=v", "whole=w", "x"]
+    assert made.transform(table)[:, :4].tolist() == [[1, 0, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0]]
+    assert made.notes[0] == "column 'c': 1 missing value: a category of its own"
+    new = table.assign(c=["z", None, "a"], whole=["v", None, "x"])
+    assert made.transform(new)[:, :3].tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
+    assert not made.transform(new)[1:, 4:6].any()
+    assert made.remarks(new) == [
+        "c=z is unknown",
+        "c is missing; same is missing; whole is missing",
+        "whole=x is unknown",
+    ]
+    read = Preprocessor.from_dict(json.loads(json.dumps(made.to_dict())))
+    assert np.array_equal(read.transform(new), made.transform(new))
+
+
+def test_only_the_rows_that_cannot_be_read_are_told() -> None:
+    table = pd.DataFrame({"x": [1.0, 2.0, 4.0, 5.0, 7.0], "day": pd.date_range("2020-01-01", periods=5).astype(str)})
+    made = Preprocessor.fit(table, dates=["day"])
+    new = pd.DataFrame({"x": [1.0, "odd", np.nan, np.inf, 3.0], "day": ["2020-01-02"] * 4 + ["soon"]}, dtype=object)
+    problems = made.problems(new)
+    assert problems[0] == "" and "text such as 'odd' at row 1" in problems[1] and "is missing at row 2" in problems[2]
+    assert "must be finite; got inf at row 3" in problems[3] and "got 'soon' at row 4" in problems[4]
+    assert made.transform(new[:1]).shape == (1, 2) and made.problems(table) == [""] * 5
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

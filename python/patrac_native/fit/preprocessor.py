@@ -278,7 +278,9 @@ class Preprocessor:
             values = typed.values(series)
             column = typed._fitted(series, values, impute, sample_weight)
             if missing := int(np.isnan(values).sum()):
-                became = ": a category" if column.fill is None else f" imputed by {column._text(column.fill)}"
+                became = (
+                    ": a category of its own" if column.fill is None else f" imputed by {column._text(column.fill)}"
+                )
                 notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)}{became}")
                 column = replace(column, indicator=indicator or column.indicator)
             if column.kind == "date" and (never := np.floor(values) == _NEVER).any():

@@ -166,13 +166,16 @@ def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tu
 def folds(data: FitData, settings: Settings, rows: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield fifths of the training rows, each with the other rows, until `rows` are left out in all, or all are.
 
-    There are none if a fifth would be fewer than `MIN_ROWS` rows.
+    Of fewer than five groups each is a part. There are none if a fifth would be fewer than `MIN_ROWS` rows.
     """
     training, scored = data.training, 0
-    n, shares = len(training.X), [PILOT_FRACTION] * (round(1 / PILOT_FRACTION) - 1)
-    if PILOT_FRACTION * n < MIN_ROWS:
+    n, parts, whole = len(training.X), round(1 / PILOT_FRACTION), False
+    if training.groups is not None:
+        parts, whole = min(parts, len(np.unique(training.groups))), True
+    if PILOT_FRACTION * n < MIN_ROWS or parts < 2:
         return
-    for held in pn.diagnostics.split_rows(n, shares, seed=settings.random_state, groups=data.copies):
+    shares, groups = [1 / parts] * (parts - 1), data.copies
+    for held in pn.diagnostics.split_rows(n, shares, seed=settings.random_state, groups=groups, whole=whole):
         if scored >= rows:
             return
         scored += len(held)
