@@ -4,9 +4,11 @@
 under noise of one sampled variance, and from its end one with a mean and a log-variance for each row, along the axes of
 the curvature there. The mixture of the second chains is scored on a fifth of the rows, for each seed of the networks.
 `--bde PYTHON` measures sklearn-contrib-bde with the settings of its benchmark beside it, by the Python of an
-environment that has it. Both sides use one core, and seconds are of the processor. The split is that of
-`train_test_split(test_size=0.2, random_state=0)`; inputs and targets are standardised by the training rows, and scores
-are of standardised targets. NLL is that of a normal distribution with mean and variance of the prediction.
+environment that has it; `--defaults MINUTES` has `PatracRegressor(minutes=MINUTES)`, as `patrac fit`, in place of these
+settings, with the targets in their units, and prints the NLL of its predictive mixture too. All sides use one core, and
+seconds are of the processor. The split is that of `train_test_split(test_size=0.2, random_state=0)`; inputs and targets
+are standardised by the training rows, and scores are of standardised targets. NLL is that of a normal distribution with
+mean and variance of the prediction.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ DRAWS = 100
 
 
 def load(folder: Path, name: str) -> dict[str, FloatArray]:
-    """Return X, y, X_test and y_test, standardised by the training rows."""
+    """Return X, y, X_test and y_test, standardised by the training rows, and the targets as they are."""
     if name == "airfoil":
         table = pd.read_csv(folder / "airfoil" / "airfoil.csv")
         X, y = table.iloc[:, :-1], table.iloc[:, -1]
@@ -70,7 +72,8 @@ def load(folder: Path, name: str) -> dict[str, FloatArray]:
     (X_train, X_test), (y_train, y_test) = parts[:2], parts[2:]
     inputs = [(part - X_train.mean(axis=0)) / X_train.std(axis=0) for part in (X_train, X_test)]
     targets = [(part - y_train.mean()) / y_train.std() for part in (y_train, y_test)]
-    return {"X": inputs[0], "y": targets[0], "X_test": inputs[1], "y_test": targets[1]}
+    rows = {"X": inputs[0], "y": targets[0], "X_test": inputs[1], "y_test": targets[1]}
+    return rows | {"raw_y": y_train, "raw_y_test": y_test}
 
 
 def patrac_side(rows: dict[str, FloatArray], settings: Settings, seed: int, members: int) -> dict[str, Any]:
@@ -137,10 +140,32 @@ def with_log_variance(draws: pn.Draws) -> pn.Network:
 def scores(draws: pn.Draws | pn.DrawsMixture, X: FloatArray, y: FloatArray) -> dict[str, float]:
     """Return RMSE, NLL by moments and coverage of 90% intervals."""
     found = draws.distribution(X)
-    mean, sd = found.mean()[:, 0], found.sd()[:, 0]
+    return {**by_moments(found.mean()[:, 0], found.sd()[:, 0], y), "coverage": found.coverage(y, 0.9)}
+
+
+def by_moments(mean: FloatArray, sd: FloatArray, y: FloatArray) -> dict[str, float]:
+    """Return RMSE, and the NLL of a normal distribution."""
     error = y - mean
     nll = 0.5 * float((np.log(2 * np.pi * sd**2) + (error / sd) ** 2).mean())
-    return {"rmse": float(np.sqrt((error**2).mean())), "nll": nll, "coverage": found.coverage(y, 0.9)}
+    return {"rmse": float(np.sqrt((error**2).mean())), "nll": nll}
+
+
+def defaults_side(rows: dict[str, FloatArray], minutes: float, seed: int) -> dict[str, Any]:
+    """Fit the estimator at its defaults but for the budget, and score it in units of the standardised target."""
+    started, scale = time.process_time(), float(rows["raw_y"].std())
+    made = pn.PatracRegressor(minutes=minutes, random_state=seed, n_jobs=1).fit(rows["X"], rows["raw_y"])
+    seconds = time.process_time() - started
+    mean, sd = made.predict(rows["X_test"], return_std=True)
+    found = made.evaluate(rows["X_test"], rows["raw_y_test"]).scores
+    return {
+        **by_moments(mean / scale, sd / scale, rows["raw_y_test"] / scale),
+        # The log probability of a count is the log density at the distance of two counts.
+        "nll_mixture": float(found.get("nlpd_in_units", found["nlpd"]) - np.log(scale)),
+        "coverage": found["coverage"]["0.9"],
+        "noise": made.draws_.likelihood.label + " of log y" * made.target_scaling_.log,
+        "architecture": repr(made.posterior_.network.architecture),
+        "seconds": seconds,
+    }
 
 
 def bde_side(rows: dict[str, FloatArray], python: str, seed: int, members: int) -> dict[str, Any]:
@@ -159,6 +184,9 @@ def bde_side(rows: dict[str, FloatArray], python: str, seed: int, members: int) 
 def line(name: str, seed: int, side: str, found: dict[str, Any]) -> str:
     """Return the printed line of one side."""
     text = f"{name} seed {seed}  {side:<7} RMSE {found['rmse']:.4f}  NLL {found['nll']:.3f}  {found['seconds']:.0f} s"
+    if "nll_mixture" in found:
+        text += f"; of the mixture {found['nll_mixture']:.3f}; {found['architecture']}, {found['noise']}"
+        return f"{text}; 90% coverage {found['coverage']:.1%}"
     if "members" not in found:
         return text
     of_members = ", ".join(f"{one['rmse']:.3f}" for one in found["members"])
@@ -177,6 +205,7 @@ def main() -> None:
     add("--members", type=int, default=MEMBERS, help=f"networks; default {MEMBERS}")
     add("--bde", metavar="PYTHON", help="of an environment with sklearn-contrib-bde: its side; many minutes a seed")
     add("--bde-only", action="store_true", help="only that side")
+    add("--defaults", type=float, metavar="MINUTES", help="the estimator with this budget, in place of the settings")
     add("--steps-before", type=int, help="steps of a chain under one noise variance; default by set")
     add("--warmup", type=int, help="steps of the warm-up of a chain after them; default by set")
     add("--steps", type=int, help="steps of a chain after its warm-up; default by set")
@@ -190,7 +219,10 @@ def main() -> None:
     results: dict[str, dict[str, Any]] = {}
     for seed in options.seeds:
         found = results[f"{options.set}, seed {seed}"] = {}
-        if not options.bde_only:
+        if options.defaults:
+            found["patrac"] = defaults_side(rows, options.defaults, seed)
+            print(line(options.set, seed, "patrac", found["patrac"]), flush=True)
+        elif not options.bde_only:
             found["patrac"] = patrac_side(rows, settings, seed, options.members)
             print(line(options.set, seed, "patrac", found["patrac"]), flush=True)
         if options.bde:
