@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 # than the best one, or after _SEARCH_STEPS penalties.
 _MAX_PENALTY = 31.6
 _SEARCH_STEPS = 12
-# Of classes, the largest penalty is taken whose validation loss exceeds the lowest by at most so many standard errors
+# Of classes, the largest penalty is taken whose validation loss exceeds the lowest by at most one standard error
 # (docs/tried.md): a posterior of the output weights undoes an early end of the training, and then follows features that
 # only a larger penalty keeps from following the training rows.
-_TIED = 2.0
 # Bounds on the epochs and on the patience of each training of the search. The number of epochs of the network itself is
 # chosen afterwards, at the best penalty and without this bound.
 _SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 100
@@ -37,6 +36,8 @@ _CROSS_SEARCHED_ROWS = 300
 
 # With at least this many rows one part of them is used for validation, with fewer each part in turn.
 _CROSS_VALIDATED_ROWS = 1_000
+# Both numbers for classes: a label tells less of a network than a number does, and these trainings are short.
+_CROSS_VALIDATED_LABELS = 10_000
 # With fewer rows than this there is no validation by default.
 FEWEST_ROWS = 10
 
@@ -56,10 +57,10 @@ class Validation:
     row_losses: FloatArray | None = None  # (rows,), whose sum is the loss
 
     def ties_with(self, best: Validation) -> bool:
-        """Return whether the loss exceeds another's, of the same rows, by at most two standard errors."""
+        """Return whether the loss exceeds another's, of the same rows, by at most a standard error."""
         assert self.row_losses is not None and best.row_losses is not None
         differences = self.row_losses - best.row_losses
-        return bool(self.loss - best.loss <= _TIED * differences.std() * math.sqrt(len(differences)))
+        return bool(self.loss - best.loss <= differences.std() * math.sqrt(len(differences)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the arrays as JSON-able values."""
@@ -84,7 +85,9 @@ def choose_training(
     shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
     with training_state(problem.work, threads), shown as bar:
         if l2 is None:
-            compared = folds if problem.n_rows < _CROSS_SEARCHED_ROWS else folds[:1]
+            is_class = problem.likelihood.targets in ("class", "binary")
+            few = _CROSS_VALIDATED_LABELS if is_class else _CROSS_SEARCHED_ROWS
+            compared = folds if problem.n_rows < few else folds[:1]
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
             shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
 
@@ -99,7 +102,6 @@ def choose_training(
             scale = float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
             trials = search_penalties(loss_at, largest=_MAX_PENALTY * scale)
             best = min(tried, key=lambda one: one.loss)
-            is_class = problem.likelihood.targets in ("class", "binary")
             l2 = next(one.l2 for one in tried if one is best or (is_class and one.ties_with(best)))
             searched = sum(one.network_epochs for one in tried)
         found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
@@ -196,7 +198,7 @@ def problem_copies(problem: Problem) -> IndexArray | None:
 
 
 def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
-    """Return the validation rows of each network: of one network for 1,000 rows or more, else each part in turn."""
+    """Return the validation rows of each network: of one network for many rows, else each part in turn."""
     too_few = (
         f"validation_fraction={fraction:g} of {problem.n_rows} rows leaves too few to choose the training by: "
         "give more rows, or train on all of them with validation_fraction=0 and your own l2."
@@ -215,7 +217,7 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     if groups is not None:
         groups = groups[rows]
         parts = min(parts, len(np.unique(groups))) if problem.groups is not None else parts
-    if len(rows) >= _CROSS_VALIDATED_ROWS:
+    if len(rows) >= (_CROSS_VALIDATED_ROWS if labels is None else _CROSS_VALIDATED_LABELS):
         shares, used = [fraction], 1
     else:
         used = max(2, parts)

@@ -52,12 +52,13 @@ def train(
 
     By default, validation rows decide how closely the network fits. First, networks are trained without the validation
     rows, each for up to 1,000 epochs, with penalties that decrease from a large one; the penalty with the lowest
-    negative log-likelihood of the validation rows is chosen. Training with this penalty, again without the validation
-    rows, then gives the number of epochs at which that loss is lowest. **The returned network is trained on all rows**
-    with this penalty for this number of epochs. `history.validation_mse` has the squared residuals of validation rows,
-    from networks that were trained alike on the others. With fewer than 1,000 rows there is one such network for each
-    fifth of the rows, and number of epochs and `validation_mse` rest on all rows; with fewer than 300, the penalty too.
-    Classes are divided among the parts in proportion.
+    negative log-likelihood of the validation rows is chosen, of classes the largest within a standard error of it.
+    Training with this penalty, again without the validation rows, then gives the number of epochs at which that loss is
+    lowest. **The returned network is trained on all rows** with this penalty for this number of epochs.
+    `history.validation_mse` has the squared residuals of validation rows, from networks that were trained alike on the
+    others. With fewer than 1,000 rows there is one such network for each fifth of the rows, and number of epochs and
+    `validation_mse` rest on all rows; with fewer than 300, the penalty too. Of classes, which tell less, both rest on
+    all rows where there are fewer than 10,000. Classes are divided among the parts in proportion.
 
     Parameters
     ----------
@@ -96,9 +97,10 @@ def train(
     max_epochs : int, optional
         Maximum number of epochs, >= 1; default 20,000, unlimited with the paper's preset.
     validation_fraction : float, optional
-        Share of the rows that are validation rows, from 0 to below 1; default 0.2. With fewer than 1,000 rows, the rows
-        are split into about 1 / validation_fraction parts (at least two), and each part is used for validation in turn.
-        With 0 there is no validation: all rows are used for max_epochs, or until the loss on them stops falling.
+        Share of the rows that are validation rows, from 0 to below 1; default 0.2. With fewer than 1,000 rows (10,000
+        of classes), the rows are split into about 1 / validation_fraction parts (at least two), and each part is used
+        for validation in turn. With 0 there is no validation: all rows are used for max_epochs, or until the loss on
+        them stops falling.
     batch_size : int, optional
         Number of rows of a mini-batch, >= 1, whose negative log-likelihood is scaled by n / batch_size; by default
         every step uses all rows.
