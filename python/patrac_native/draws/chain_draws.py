@@ -25,7 +25,7 @@ from patrac_native.files.archive import (
     rebuilding,
     save_arrays,
 )
-from patrac_native.kernels import kernel_from_dict, short_name
+from patrac_native.kernels import kernel_from_dict
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.sampled_density import FitQuality
 
@@ -309,7 +309,7 @@ def _of_each_chain(draws: ChainDraws, name: str, of_all: str) -> list[Any]:
 def sampler_of(settings: Mapping[str, Any]) -> str:
     """Return what made the draws: the kernel of the run, as "MGrad(persistence=0.9)", or another sampler's name."""
     kernel = settings.get("kernel")
-    return str(settings["sampler"]) if kernel is None else short_name(kernel)
+    return str(settings["sampler"]) if kernel is None else kernel_from_dict(kernel).label()
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

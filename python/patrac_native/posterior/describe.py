@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from patrac_native.kernels import short_name
 from patrac_native.kernels.choice import choose_kernel
 from patrac_native.kernels.device_choice import choose_device
 from patrac_native.kernels.facts import LikelihoodFacts
@@ -78,7 +77,7 @@ def describe_posterior(sampled: SampledNetwork) -> str:
         )
     kernel, reason = choose_kernel(facts)
     lines.append(f'device="auto" means {choose_device("auto", facts, kernel)}')
-    lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
+    lines.append(f'kernel="auto" means {kernel.label()}: {reason}')
     return "\n".join(lines)
 
 
