@@ -347,22 +347,13 @@ def read_states(
     if not np.isfinite(theta).all():
         raise ValueError("its theta holds NaN or infinity")
     for name, values in stats.items():
-        axes = 2 if name in PER_DRAW else 1
-        if values.dtype.kind not in "fiu" or values.shape[:axes] != theta.shape[:axes]:
+        axes, kinds = 2 if name in PER_DRAW else 1, "f" if name in _USED else "fiu"
+        if values.dtype.kind not in kinds or values.shape[:axes] != theta.shape[:axes]:
             raise ValueError(
                 f"its {name} has shape {values.shape} and dtype {values.dtype}, not real numbers of theta {theta.shape}"
             )
         if name in ("acceptance_rate", "step_size") and (values < 0).any():
             raise ValueError(f"its {name} holds negative numbers")
-    for name, is_variance in _USED.items():
-        if name not in stats:
-            continue
-        values = stats[name]
-        if values.dtype.kind != "f" or values.shape[:2] != theta.shape[:2]:
-            raise ValueError(
-                f"its {name} has shape {values.shape} and dtype {values.dtype}, not one real number for each draw of "
-                f"theta {theta.shape}"
-            )
-        if not np.isfinite(values).all() or (is_variance and not (values > 0).all()):
-            raise ValueError(f"its {name} holds numbers that are not finite{' and positive' * is_variance}")
+        if name in _USED and (not np.isfinite(values).all() or (_USED[name] and not (values > 0).all())):
+            raise ValueError(f"its {name} holds numbers that are not finite{' and positive' * _USED[name]}")
     return theta, stats
