@@ -164,12 +164,10 @@ class CountMixture(TargetMixture):
 
     @cached_property
     def _cumulative(self) -> tuple[npt.NDArray[np.intp], FloatArray]:
-        """The number of counts 0, 1, ... in the table of each input (n,), and P(Y <= count) of these, (n, counts).
-
-        Every quantile, interval and score reads it; special functions take a hundred times as long. An input has a
-        table if its counts are small and the probability of none does not underflow; whether it has one depends on no
-        other input.
-        """
+        """The number of counts 0, 1, ... in the table of each input (n,), and P(Y <= count) of these, (n, counts)."""
+        # Every quantile, interval and score reads it; special functions take a hundred times as long. An input has a
+        # table if its counts are small and the probability of none does not underflow; whether it has one depends on no
+        # other input.
         most = self.means.max(axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             spread = np.sqrt(self.likelihood.variance(self.predictor[..., None])[..., 0].max(axis=0))

@@ -165,10 +165,8 @@ class StudentT(SampledNoiseLikelihood):
         return likelihood.weighted_log_likelihood(f, y, row_weights)
 
     def _location(self, y: Targets, weights: FloatArray) -> FloatArray:
-        """Return the location of each output under row weights (n,), shape (m,), by the EM algorithm from the median.
-
-        It is a local maximum of the likelihood, which can have several if df is small and y has separate clusters.
-        """
+        """Return the location of each output under row weights (n,), (m,), by the EM algorithm from the median."""
+        # It is a local maximum of the likelihood, which can have several if df is small and y has separate clusters.
         scale = self.scale_vector(y.shape[1])
         location = np.array([_weighted_median(column, weights) for column in y.T])
         for _ in range(_MAX_STEPS):
