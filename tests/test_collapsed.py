@@ -13,6 +13,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
 from patrac_native.engine import _core
 from patrac_native.posterior.partial_network import PartialNetwork
 from problems import Problem
@@ -339,11 +340,6 @@ def test_collapsed_acceptance_is_detailed_balance(
 # Draws
 
 
-def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
-    settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
-    return pn.sample(post, kernel, **(settings | changes))
-
-
 def whitened_output_weights(problem: Problem, theta: FloatArray) -> FloatArray:
     """L^-1 (a - m) for each theta, Sigma = L L'."""
     entries, found = problem.post.density("collapsed").entries, []
@@ -359,20 +355,11 @@ def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(
     architecture: str, likelihood: str, dtype: str
 ) -> None:
     """Whitened by the conditional of its own theta_h, a is independent standard normal, whatever the chain does."""
-    from scipy.stats import kstest
-
     problem = case(architecture, likelihood, dtype=dtype)
     draws = run(problem.post, pn.MGrad(0.05, collapse=True), chains=1, draws=600)
     moved = np.any(np.diff(draws.theta[0][:, problem.post.density("collapsed").entries], axis=0) != 0, axis=1).mean()
     assert 0.2 < moved < 1
-    z = whitened_output_weights(problem, draws.theta[0])
-    count, dim = z.shape
-    # Means of `count` independent normals and of their products, each below 5 of its standard errors.
-    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(count)
-    second = z.T @ z / count
-    assert np.abs(second - np.eye(dim)).max() < 5 * np.sqrt(2 / count)
-    assert np.abs((z[1:] * z[:-1]).mean(axis=0)).max() < 5 / np.sqrt(count)
-    assert kstest(z.ravel(), "norm").pvalue > 1e-4
+    assert_standard_normal(whitened_output_weights(problem, draws.theta[0]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -383,10 +370,7 @@ def test_stats_are_those_of_the_full_model_at_the_returned_theta(
 ) -> None:
     problem = case("mix", likelihood, dtype=dtype)
     draws = run(problem.post, kernel)
-    expected = problem.post.log_likelihood(draws.theta.reshape(-1, problem.post.dim)).reshape(2, 50)
-    # a is rounded to dtype: l moves by |g| |a| eps, at most a few dozen |l| eps here.
-    tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
-    np.testing.assert_allclose(draws.stats["log_likelihood"], expected, rtol=0, atol=tolerance)
+    assert_log_likelihoods(draws, problem.post)
     assert_log_priors(draws, problem.post)
     assert (draws.stats["step_size"] == 0.05).all()
 
@@ -396,13 +380,7 @@ def test_stats_are_those_of_the_full_model_at_the_returned_theta(
 )
 def test_draws_depend_neither_on_thinning_nor_on_length_chains_or_threads(likelihood: str, dtype: str) -> None:
     post = case("mix", likelihood, dtype=dtype).post
-    kernel = pn.MGrad(0.05, collapse=True)
-    every = run(post, kernel, chains=3, draws=60)
-    tenth = run(post, kernel, chains=3, draws=6, thin=10)
-    np.testing.assert_array_equal(tenth.theta, every.theta[:, 9::10])
-    np.testing.assert_array_equal(tenth.stats["log_likelihood"], every.stats["log_likelihood"][:, 9::10])
-    np.testing.assert_array_equal(run(post, kernel, chains=1, draws=7).theta, every.theta[:1, :7])
-    np.testing.assert_array_equal(run(post, kernel, chains=3, draws=60, threads=2).theta, every.theta)
+    assert_draws_depend_on_nothing_else(post, pn.MGrad(0.05, collapse=True))
 
 
 @pytest.mark.parametrize(

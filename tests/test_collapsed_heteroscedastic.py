@@ -13,6 +13,7 @@ import patrac_native as pn
 import problems
 import reference
 import test_collapsed
+from chains import assert_standard_normal, run
 from problems import Problem
 from test_collapsed import arguments, drawn, exact_gradient, exact_value, hidden, relative_rounding, value_tolerance
 
@@ -89,11 +90,6 @@ def test_rows_of_low_variance_in_float32(log_variance: float, n: int, activation
 # Draws
 
 
-def run(post: pn.Posterior, kernel: pn.Kernel = COLLAPSED, **changes: Any) -> pn.Draws:
-    settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
-    return pn.sample(post, kernel, **(settings | changes))
-
-
 @pytest.mark.parametrize("metric", ["inputs", "curvature"])
 @pytest.mark.parametrize("architecture", ["full", "mix"])
 def test_metrics_step_in_the_coordinates_of_theta_h(architecture: str, metric: str) -> None:
@@ -162,8 +158,7 @@ def test_completed_points_have_the_conditional_law() -> None:
     np.testing.assert_array_equal(theta[:, entries], np.tile(hidden(problem), (4000, 1)))
     mean, covariance = reference.output_conditional(problem.partial, hidden(problem), *arguments(problem))
     z = np.linalg.solve(np.linalg.cholesky(covariance), (theta[:, drawn(problem)] - mean).T)
-    assert np.abs(z.mean(axis=1)).max() < 5 / np.sqrt(4000)
-    assert np.abs(z @ z.T / 4000 - np.eye(len(mean))).max() < 5 * np.sqrt(2 / 4000)
+    assert_standard_normal(z.T)
 
 
 # What is chosen and what is refused
@@ -180,7 +175,7 @@ def test_the_automatic_kernel_collapses_on_the_cpu() -> None:
 
 def test_devices_refuse_it() -> None:
     with pytest.raises(ValueError, match=r'device="emulated:1" integrates output weights out under a Gaussian'):
-        run(case("mix").post, device="emulated:1")
+        run(case("mix").post, COLLAPSED, device="emulated:1")
 
 
 def test_networks_without_the_weights_or_without_others_are_refused() -> None:
@@ -196,7 +191,7 @@ def test_networks_without_the_weights_or_without_others_are_refused() -> None:
         weights[1][row] = True
         post = pn.Posterior(net, pn.Custom(weights, biases), problems.PRIOR, LIKELIHOOD, data.X, data.y)
         with pytest.raises(ValueError, match=message):
-            run(post)
+            run(post, COLLAPSED)
         with pytest.raises(ValueError, match=message):
             post.density("collapsed")
         assert "collapse" not in post.describe().splitlines()[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,11 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from chains import assert_log_likelihoods, run
 from patrac_native.engine import _core
 from problems import Problem
 from replay import accepts, proposal_normals, proposed
-from test_collapsed import EPS, UNIT32, arguments, exact_value, hidden, perturbed, relative_rounding, value_tolerance
+from test_collapsed import UNIT32, arguments, exact_value, hidden, perturbed, relative_rounding, value_tolerance
 
 FloatArray = npt.NDArray[np.float64]
 WIDEST = 5  # widest_narrow of csrc/cpu/tiles/narrow_pass.hpp
@@ -167,11 +167,6 @@ def test_the_density_goes_on_where_moments_become_wide(width: int) -> None:
 # Chains
 
 
-def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
-    settings: dict[str, Any] = {"chains": 1, "draws": 60, "warmup": None, "seed": 8, "threads": 1, "progress": False}
-    return pn.sample(post, kernel, **(settings | changes))
-
-
 def test_every_step_uses_the_variance_drawn_before_it() -> None:
     """Each move follows from its noise, l and g at the variance of the step before, in NumPy."""
     rng = problems.rng_of("narrow, sampled variance")
@@ -179,7 +174,7 @@ def test_every_step_uses_the_variance_drawn_before_it() -> None:
     X, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian("sampled", a=2.5, b=0.5), X, y, dtype="float64")
     kernel, split, moves = pn.MGrad(0.2, collapse=True), post.sampled.facts.hidden_dim, 0
-    draws = run(post, kernel, variance_every=1)
+    draws = run(post, kernel, chains=1, draws=60, seed=8)
     theta, C = draws.theta[0, :, :split], np.asarray(post.prior_variance)[:split]
     variances = draws.stats["variance"][0].ravel()
     assert len(np.unique(variances)) == len(variances)
@@ -200,8 +195,5 @@ def test_kept_log_likelihoods_are_those_of_the_full_model(n: int, dtype: str) ->
     """The mean of the output weights, their deviations from it and l at either belong together."""
     problem = narrow(5, 2, n, architecture="sep", dtype=dtype)
     draws = run(problem.post, pn.MGrad(0.01, collapse=True, persistence=0.9))
-    expected = problem.post.log_likelihood(draws.theta[0])
     assert len(np.unique(draws.theta[0, :, 0])) > 5
-    # The weights are rounded to dtype: l moves by |g| |a| eps, at most a few dozen |l| eps here.
-    tolerance = 100 * (EPS if dtype == "float64" else 2 * UNIT32) * np.abs(expected).max()
-    np.testing.assert_allclose(draws.stats["log_likelihood"][0], expected, rtol=0, atol=tolerance)
+    assert_log_likelihoods(draws, problem.post)

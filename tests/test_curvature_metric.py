@@ -12,7 +12,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from patrac_native.kernels import kernel_from_dict, short_name
+from patrac_native.kernels import kernel_from_dict
 from patrac_native.kernels.choice import choose_kernel
 from patrac_native.likelihoods import LIKELIHOODS, Likelihood
 from patrac_native.posterior.curvature_metric import MAX_WIDTH, POWER
@@ -273,7 +273,7 @@ def chosen(sizes: tuple[int, ...], architecture: Any = None, likelihood: Any = N
         net, architecture or pn.Full(), more.pop("prior", problems.PRIOR), likelihood or pn.Gaussian(0.5), X, y, **more
     )
     kernel, reason = choose_kernel(post.sampled.facts)
-    assert f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}' in post.describe()
+    assert f'kernel="auto" means {kernel.label()}: {reason}' in post.describe()
     assert pn.sample(post, chains=2, draws=2, warmup=20, seed=1).settings["kernel"] == kernel.to_dict()
     return kernel, post.sampled.facts
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+import chains
 import patrac_native as pn
 import problems
 import reference
@@ -59,9 +61,7 @@ class Case:
         self.rounding = float(len(design) * (1 + np.linalg.norm(signal, 2) ** 2) * EPS)
 
 
-def run(post: pn.Posterior, **changes: Any) -> pn.Draws:
-    settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
-    return pn.sample(post, pn.Exact(), **(settings | changes))
+run = functools.partial(chains.run, kernel=pn.Exact())
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -90,19 +90,13 @@ def test_the_evidence_is_likelihood_times_prior_over_posterior() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", SETS)
 def test_draws_are_independent_with_the_exact_moments(name: str, dtype: str) -> None:
-    from scipy.stats import kstest
-
     case = Case(name, dtype)
     draws = run(case.post, chains=4, draws=3000)
     root = np.linalg.cholesky(case.covariance)
     z = np.linalg.solve(root, (draws.theta.astype(np.float64) - case.mean).reshape(-1, case.post.dim).T).T
     count, dim = z.shape
-    # Means of `count` independent normals, squares and products: 5 standard errors of each.
-    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(count)
-    second = z.T @ z / count
-    assert np.abs(second - np.eye(dim)).max() < 5 * np.sqrt(2 / count)
-    assert np.abs((z**3).mean(axis=0)).max() < 5 * np.sqrt(15 / count)
-    assert kstest(z.ravel(), "norm").pvalue > 1e-4
+    chains.assert_standard_normal(z)
+    assert np.abs((z**3).mean(axis=0)).max() < 5 * np.sqrt(15 / count)  # 5 standard errors
     # Between steps, between chains, and between coordinates of neighbouring steps.
     by_chain = z.reshape(4, 3000, dim)
     lag_one = np.einsum("cti,ctj->ij", by_chain[:, 1:], by_chain[:, :-1]) / (4 * 2999)
@@ -135,10 +129,7 @@ def test_draws_depend_neither_on_length_chains_thinning_nor_threads(name: str, d
 def test_stats_are_those_of_the_returned_draws(name: str, dtype: str) -> None:
     post = Case(name, dtype).post
     draws = run(post, draws=300)
-    expected = post.log_likelihood(draws.theta.reshape(-1, post.dim)).reshape(2, 300)
-    # l of theta rounded to dtype against l of the statistics: |g| |theta| eps and n eps, a few dozen |l| eps.
-    tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
-    np.testing.assert_allclose(draws.stats["log_likelihood"], expected, rtol=0, atol=tolerance)
+    chains.assert_log_likelihoods(draws, post)
     assert_log_priors(draws, post)
     assert (draws.stats["acceptance_rate"] == 1).all()
     assert np.isnan(draws.stats["step_size"]).all()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods
 
 
 def last_layer(dtype: str = "float64", n: int = 37) -> pn.Posterior:
@@ -58,10 +57,7 @@ def test_statistics_of_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) ->
 def test_reported_log_likelihoods_are_those_of_the_returned_draws(dtype: str) -> None:
     post = last_layer(dtype)
     draws = pn.sample(post, pn.PCNL(0.3), chains=2, draws=40, warmup=200, seed=3)
-    expected = post.log_likelihood(draws.theta.reshape(-1, post.dim)).reshape(2, 40)
-    # The draws are rounded to dtype after the rotation: l moves by |g| |theta| eps, at most a few |l| eps here.
-    tolerance = 50 * np.finfo(dtype).eps * np.abs(expected).max()
-    np.testing.assert_allclose(draws.stats["log_likelihood"], expected, rtol=0, atol=tolerance)
+    assert_log_likelihoods(draws, post)  # the draws are rounded to dtype after the rotation
 
 
 def test_starting_points_are_kept_by_a_step_that_hardly_moves() -> None:
@@ -93,14 +89,4 @@ def test_draws_depend_neither_on_the_length_of_the_run_nor_on_the_number_of_chai
     net = problems.random_network(rng, (2, 9, 23, 2))
     X, y = rng.normal(size=(15, 2)), rng.normal(size=(15, 2))
     post = pn.Posterior(net, pn.Out(23), pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Gaussian(1.0), X, y, dtype=dtype)
-    settings: dict[str, Any] = {"warmup": None, "seed": 1}
-    long = pn.sample(post, pn.PCNL(0.1), chains=3, draws=100, thin=1, **settings)
-    np.testing.assert_array_equal(
-        pn.sample(post, pn.PCNL(0.1), chains=3, draws=10, thin=10, **settings).theta, long.theta[:, 9::10]
-    )
-    np.testing.assert_array_equal(
-        pn.sample(post, pn.PCNL(0.1), chains=1, draws=7, **settings).theta, long.theta[:1, :7]
-    )
-    np.testing.assert_array_equal(
-        pn.sample(post, pn.PCNL(0.1), chains=3, draws=100, threads=2, **settings).theta, long.theta
-    )
+    assert_draws_depend_on_nothing_else(post, pn.PCNL(0.1))

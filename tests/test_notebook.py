@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,37 +14,21 @@ import patrac_native as pn
 import problems
 from patrac_native.plots.progress import is_notebook, progress_bar, shows_progress
 from patrac_native.plots.table import html_list, html_table
+from test_report import Page
 
-
-class Text(HTMLParser):
-    """The text of HTML, and a check that its tags are balanced and bring neither colours nor scripts."""
-
-    allowed = frozenset({"div", "p", "b", "table", "tbody", "tr", "th", "td", "ul", "li"})
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.open: list[str] = []
-        self.feed(html)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        assert tag in self.allowed
-        assert all(name == "style" and "color" not in (value or "") for name, value in attributes)
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
+# The elements of a table or a list.
+ALLOWED = frozenset({"div", "p", "b", "table", "tbody", "tr", "th", "td", "ul", "li"})
 
 
 def text_of(shown: Any) -> str:
-    """Return the text of an object's HTML, which is at most 4 kB."""
+    """Return the text of an object's HTML, which is at most 4 kB, of plain elements without colours."""
     html = shown._repr_html_()
     assert len(html) < 4096
-    return "\n".join(Text(html).words)
+    page = Page(html)
+    assert not page.open
+    for tag, attributes in page.tags:
+        assert tag in ALLOWED and set(attributes) <= {"style"} and "color" not in (attributes.get("style") or "")
+    return "\n".join(page.words)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +102,7 @@ def test_text_is_escaped() -> None:
     bad = "<script>alert('x')</script> & \"y\""
     for html in (html_table(bad, [(bad, bad)]), html_list(bad, [bad])):
         assert "<script" not in html and "&lt;script&gt;" in html and "&amp;" in html
-        assert bad in Text(html).words
+        assert bad in Page(html).words
     problem = problems.problem(problems.rng_of("notebook, names"), (1, 3, 1), 9)
     theta = np.zeros((2, 5, problem.post.dim))
     assert "<b onload" not in pn.Draws.from_array(problem.post, theta, sampler="<b onload=x>")._repr_html_()

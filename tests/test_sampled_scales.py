@@ -16,6 +16,7 @@ import noise_reference
 import patrac_native as pn
 import problems
 import reference
+from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import prior_from_dict
 from replay import accepts, proposal_normals, proposed
@@ -64,19 +65,6 @@ class Case:
             sample_weight=self.weight,
             dtype=dtype,
         )
-
-
-def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
-    settings: dict[str, Any] = {
-        "chains": 2,
-        "draws": 50,
-        "warmup": None,
-        "scales_every": 1,
-        "seed": 4,
-        "threads": 1,
-        "progress": False,
-    }
-    return pn.sample(post, kernel, **(settings | changes))
 
 
 def group_of(case: Case, by_input: bool) -> list[tuple[int, bool, int]]:
@@ -268,8 +256,6 @@ def test_the_scales_have_their_conditional_distribution(kernel: str, architectur
 @pytest.mark.parametrize("kernel", ["collapsed pcnl", "collapsed mgrad", "collapsed persistent mgrad"])
 def test_output_weights_have_their_conditional_given_the_scales_before_them(kernel: str) -> None:
     """a is drawn between theta_h and the new scales: whitened with the old ones it is standard normal."""
-    from scipy.stats import kstest
-
     case = Case("weights", "mix")
     post = case.posterior()
     draws = run(post, KERNELS[kernel], chains=1, draws=500)
@@ -281,10 +267,7 @@ def test_output_weights_have_their_conditional_given_the_scales_before_them(kern
             case.partial, theta[:split], C, 0.5, case.X, case.y, case.weight
         )
         whitened.append(np.linalg.solve(np.linalg.cholesky(covariance), theta[split:] - mean))
-    z = np.array(whitened)
-    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(len(z))
-    assert np.abs(z.T @ z / len(z) - np.eye(z.shape[1])).max() < 5 * np.sqrt(2 / len(z))
-    assert kstest(z.ravel(), "norm").pvalue > 1e-4
+    assert_standard_normal(np.array(whitened))
 
 
 # Marginal distributions
@@ -430,9 +413,7 @@ def test_densities_are_those_of_the_returned_theta_and_scales(kernel: str, dtype
     draws = run(post, KERNELS[kernel], thin=3, scales_every=2)
     scales = draws.stats["prior_scales"]
     assert scales.shape == (2, 50, len(post.network.scale_names)) and (scales > 0).all()
-    expected = post.log_likelihood(draws.theta.reshape(100, -1))
-    tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
-    np.testing.assert_allclose(draws.stats["log_likelihood"].ravel(), expected, rtol=0, atol=tolerance)
+    assert_log_likelihoods(draws, post)
     deviation = np.sqrt([[prior_variance(case, one) for one in chain] for chain in scales])
     prior = norm.logpdf(draws.theta.astype(np.float64), scale=deviation).sum(axis=-1)
     np.testing.assert_allclose(draws.stats["log_prior"], prior, rtol=1e-11)
@@ -443,16 +424,11 @@ def test_densities_are_those_of_the_returned_theta_and_scales(kernel: str, dtype
 def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(kernel: str) -> None:
     """And the scales change at every `scales_every`-th step alone."""
     post = Case("shape", "mix").posterior(dtype="float32")
-    every = run(post, KERNELS[kernel], chains=3, draws=60, scales_every=4)
-    tenth = run(post, KERNELS[kernel], chains=3, draws=6, thin=10, scales_every=4)
-    np.testing.assert_array_equal(tenth.theta, every.theta[:, 9::10])
+    every = assert_draws_depend_on_nothing_else(post, KERNELS[kernel], scales_every=4)
     scales = every.stats["prior_scales"]
-    np.testing.assert_array_equal(tenth.stats["prior_scales"], scales[:, 9::10])
-    again = run(post, KERNELS[kernel], chains=1, draws=7, scales_every=4, threads=2)
-    np.testing.assert_array_equal(again.stats["prior_scales"], scales[:1, :7])
     changed = (np.diff(scales, axis=1) != 0).all(axis=-1)
     np.testing.assert_array_equal(changed, np.tile(np.arange(2, 61) % 4 == 0, (3, 1)))
-    np.testing.assert_array_equal(every[:, 9::10].stats["prior_scales"], tenth.stats["prior_scales"])
+    np.testing.assert_array_equal(every[:, 9::10].stats["prior_scales"], scales[:, 9::10])
 
 
 def test_names_files_and_texts(tmp_path: Path) -> None:

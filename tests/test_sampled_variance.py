@@ -12,6 +12,7 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
+from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
 from replay import accepts, proposal_normals, proposed
 from rounding import assert_log_priors
 
@@ -54,13 +55,6 @@ class Case:
             sample_weight=self.weight,
             dtype=dtype,
         )
-
-
-def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:
-    settings: dict[str, Any] = {"chains": 2, "draws": 50, "warmup": None, "seed": 4, "threads": 1, "progress": False}
-    if post.likelihood.is_sampled:
-        settings["variance_every"] = 1
-    return pn.sample(post, kernel, **(settings | changes))
 
 
 # The chain, step by step
@@ -136,8 +130,6 @@ def _check_independent_uniforms(levels: FloatArray) -> None:
 @pytest.mark.parametrize("kernel", ["collapsed pcnl", "collapsed mgrad"])
 def test_output_weights_have_their_conditional_given_the_variance_before_them(kernel: str) -> None:
     """a is drawn between theta_h and the new variance: whitened with the old one it is standard normal."""
-    from scipy.stats import kstest
-
     case = Case("weights", "mix")
     post = case.posterior()
     draws = run(post, KERNELS[kernel], chains=1, draws=500)
@@ -149,10 +141,7 @@ def test_output_weights_have_their_conditional_given_the_variance_before_them(ke
             case.partial, theta[:split], C, variance, case.X, case.y, case.weight
         )
         whitened.append(np.linalg.solve(np.linalg.cholesky(covariance), theta[split:] - mean))
-    z = np.array(whitened)
-    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(len(z))
-    assert np.abs(z.T @ z / len(z) - np.eye(z.shape[1])).max() < 5 * np.sqrt(2 / len(z))
-    assert kstest(z.ravel(), "norm").pvalue > 1e-4
+    assert_standard_normal(np.array(whitened))
 
 
 # Against the closed form
@@ -219,10 +208,7 @@ def test_log_likelihoods_are_those_of_the_returned_theta_and_variance(kernel: st
     draws = run(post, KERNELS[kernel], variance_every=1 if pooled else 3)
     variance = draws.stats["variance"]
     assert variance.shape == ((2, 50) if pooled else (2, 50, 2)) and (variance > 0).all()
-    for chain in range(2):
-        expected = post.log_likelihood(draws.theta[chain], variance=variance[chain])
-        tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
-        np.testing.assert_allclose(draws.stats["log_likelihood"][chain], expected, rtol=0, atol=tolerance)
+    assert_log_likelihoods(draws, post)
     assert_log_priors(draws, post)
 
 
@@ -268,18 +254,7 @@ def test_variances_are_reported_if_and_only_if_they_are_sampled() -> None:
 def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(kernel: str, pooled: bool) -> None:
     post = Case("shape", "out" if kernel == "exact" else "mix", pooled=pooled).posterior()
     chosen = pn.Exact() if kernel == "exact" else KERNELS[kernel]
-    settings = {"chains": 3, "variance_every": 1 if pooled else 4}
-    every = run(post, chosen, **settings, draws=60)
-    tenth = run(post, chosen, **settings, draws=6, thin=10)
-    for name, values in (("theta", every.theta), ("variance", every.stats["variance"])):
-        kept = tenth.theta if name == "theta" else tenth.stats["variance"]
-        np.testing.assert_array_equal(kept, values[:, 9::10])
-    np.testing.assert_array_equal(
-        run(post, chosen, **settings | {"chains": 1}, draws=7).stats["variance"], every.stats["variance"][:1, :7]
-    )
-    np.testing.assert_array_equal(
-        run(post, chosen, **settings, draws=60, threads=2).stats["variance"], every.stats["variance"]
-    )
+    assert_draws_depend_on_nothing_else(post, chosen, variance_every=1 if pooled else 4)
 
 
 # Bad input

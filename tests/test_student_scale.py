@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, run
 from replay import accepts, proposal_normals, proposed
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,11 +48,6 @@ class Case:
             sample_weight=self.weight,
             dtype=dtype,
         )
-
-
-def run(post: pn.Posterior, kernel: pn.Kernel, **more: Any) -> pn.Draws:
-    settings: dict[str, Any] = {"chains": 2, "draws": 40, "warmup": None, "seed": 4, "threads": 1, "variance_every": 1}
-    return pn.sample(post, kernel, **{"progress": False} | settings | more)
 
 
 @pytest.mark.parametrize("n", [14, 400])
@@ -99,11 +94,8 @@ def test_log_likelihoods_are_those_of_the_returned_theta_and_scale(
     post = Case(architecture, m=m).posterior(dtype=dtype)
     draws = run(post, KERNELS[kernel], variance_every=3)
     variance = draws.stats["variance"]
-    assert variance.shape == ((2, 40) if m == 1 else (2, 40, 2)) and len(np.unique(variance)) == 2 * 13 * m + m
-    for chain in range(2):
-        expected = post.log_likelihood(draws.theta[chain], variance=variance[chain])
-        tolerance = 100 * np.finfo(dtype).eps * np.abs(expected).max()
-        np.testing.assert_allclose(draws.stats["log_likelihood"][chain], expected, rtol=0, atol=tolerance)
+    assert variance.shape == ((2, 50) if m == 1 else (2, 50, 2)) and len(np.unique(variance)) == 2 * 16 * m + m
+    assert_log_likelihoods(draws, post)
 
 
 @pytest.mark.parametrize("m", [1, 2])
@@ -141,13 +133,7 @@ def test_a_step_uses_the_scale_drawn_before_it(kernel: pn.Kernel) -> None:
 
 @pytest.mark.parametrize("n", [14, 400])
 def test_draws_depend_neither_on_thinning_nor_on_chains_or_threads(n: int) -> None:
-    post, kernel = Case(n=n).posterior(), KERNELS["mgrad"]
-    every, tenth = run(post, kernel, draws=40, variance_every=4), run(post, kernel, draws=4, thin=10, variance_every=4)
-    np.testing.assert_array_equal(tenth.theta, every.theta[:, 9::10])
-    np.testing.assert_array_equal(tenth.stats["variance"], every.stats["variance"][:, 9::10])
-    for more in ({"chains": 1}, {"threads": 2}, {"chains": 1, "threads": 4}):
-        again = run(post, kernel, draws=40, variance_every=4, **more)
-        np.testing.assert_array_equal(again.stats["variance"], every.stats["variance"][: again.n_chains])
+    assert_draws_depend_on_nothing_else(Case(n=n).posterior(), KERNELS["mgrad"], variance_every=4)
 
 
 def test_an_infinite_scale_is_refused() -> None:

@@ -45,7 +45,6 @@ def problem(
         X,
         likelihood.check_targets(y, len(X), m),
         likelihood.row_weights(weights, len(X)),
-        is_weighted=weights is not None,
         **(standard | {"dtype": "float64"} | settings),
     )
 

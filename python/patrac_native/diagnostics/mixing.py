@@ -482,10 +482,9 @@ def nested_rhat(f: ArrayLike, superchains: ArrayLike) -> NestedRhat:
 
 
 class _NormalScores:
-    """Normal scores of `size` values by their average ranks, as ArviZ forms them, for R-hat and bulk ESS together.
+    """Normal scores of `size` values by their average ranks, as ArviZ forms them, for R-hat and bulk ESS together."""
 
-    ArviZ ranks the values again for each of the two, by slower sorts, which took half of the time of a summary.
-    """
+    # ArviZ ranks the values again for each of the two, by slower sorts, which took half of the time of a summary.
 
     def __init__(self, size: int) -> None:
         from scipy.special import ndtri

@@ -25,7 +25,7 @@ from patrac_native.files.archive import (
     rebuilding,
     save_arrays,
 )
-from patrac_native.kernels import kernel_from_dict, short_name
+from patrac_native.kernels import kernel_from_dict
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.sampled_density import FitQuality
 
@@ -309,7 +309,7 @@ def _of_each_chain(draws: ChainDraws, name: str, of_all: str) -> list[Any]:
 def sampler_of(settings: Mapping[str, Any]) -> str:
     """Return what made the draws: the kernel of the run, as "MGrad(persistence=0.9)", or another sampler's name."""
     kernel = settings.get("kernel")
-    return str(settings["sampler"]) if kernel is None else short_name(kernel)
+    return str(settings["sampler"]) if kernel is None else kernel_from_dict(kernel).label()
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -347,22 +347,13 @@ def read_states(
     if not np.isfinite(theta).all():
         raise ValueError("its theta holds NaN or infinity")
     for name, values in stats.items():
-        axes = 2 if name in PER_DRAW else 1
-        if values.dtype.kind not in "fiu" or values.shape[:axes] != theta.shape[:axes]:
+        axes, kinds = 2 if name in PER_DRAW else 1, "f" if name in _USED else "fiu"
+        if values.dtype.kind not in kinds or values.shape[:axes] != theta.shape[:axes]:
             raise ValueError(
                 f"its {name} has shape {values.shape} and dtype {values.dtype}, not real numbers of theta {theta.shape}"
             )
         if name in ("acceptance_rate", "step_size") and (values < 0).any():
             raise ValueError(f"its {name} holds negative numbers")
-    for name, is_variance in _USED.items():
-        if name not in stats:
-            continue
-        values = stats[name]
-        if values.dtype.kind != "f" or values.shape[:2] != theta.shape[:2]:
-            raise ValueError(
-                f"its {name} has shape {values.shape} and dtype {values.dtype}, not one real number for each draw of "
-                f"theta {theta.shape}"
-            )
-        if not np.isfinite(values).all() or (is_variance and not (values > 0).all()):
-            raise ValueError(f"its {name} holds numbers that are not finite{' and positive' * is_variance}")
+        if name in _USED and (not np.isfinite(values).all() or (_USED[name] and not (values > 0).all())):
+            raise ValueError(f"its {name} holds numbers that are not finite{' and positive' * _USED[name]}")
     return theta, stats

@@ -496,10 +496,8 @@ class PredictiveDistribution:
         return [(one, self.likelihood.with_offset(f, self.offset)) for one, f in outputs]
 
     def _chosen(self) -> list[tuple[Component, npt.NDArray[Any]]]:
-        """Return `_evaluated` with as many draws as there are in all, of each component by its weight, evenly spread.
-
-        The outputs are kept only if all rows are one block.
-        """
+        """Return `_evaluated` with as many draws as there are in all, of each component by weight, evenly spread."""
+        # The outputs are kept only if all rows are one block.
         _, part = next(self.blocks())
         whole = part if part is self else self._of_rows(slice(0, self.n_rows))
         return [_some(one, f, which) for (one, f), which in zip(whole._evaluated, self._which(), strict=True)]

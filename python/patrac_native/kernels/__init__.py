@@ -1,10 +1,9 @@
 """The transition kernels that `sample` supports (docs/method.md, section 6).
 
-Public: Kernel, PCN, PCNL, MGrad, EllipticalSlice, Exact, the registry KERNELS, `kernel_from_dict` and `short_name`.
+Public: Kernel, PCN, PCNL, MGrad, EllipticalSlice, Exact, the registry KERNELS and `kernel_from_dict`.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from patrac_native.kernels.base import Kernel
@@ -21,7 +20,6 @@ __all__ = [
     "Kernel",
     "MGrad",
     "kernel_from_dict",
-    "short_name",
 ]
 
 # All kernels by their names in the compiled core and in files.
@@ -32,12 +30,3 @@ def kernel_from_dict(content: Mapping[str, Any]) -> Kernel:
     """Rebuild a kernel from what its `to_dict` returned."""
     entry, arguments = entry_of(KERNELS, content, "kernel")
     return entry(**arguments)
-
-
-def short_name(content: Mapping[str, Any]) -> str:
-    """Return the constructor call of a kernel given by its `to_dict`, without defaults: "MGrad(collapse=True)"."""
-    kernel = kernel_from_dict(content)
-    given = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
-    defaults = type(kernel)()
-    shown = [f"{key}={value!r}" for key, value in given.items() if value != getattr(defaults, key)]
-    return f"{type(kernel).__name__}({', '.join(shown)})"

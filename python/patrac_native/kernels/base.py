@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from patrac_native.validation.complete import Complete
@@ -89,6 +89,11 @@ class Kernel(Complete, abstract=True):
         if self.step_size is not None:
             return self.step_size
         return math.nan if self.default_step_size is None else self.default_step_size
+
+    def label(self) -> str:
+        """Return the constructor call without arguments that have their default, such as "MGrad(collapse=True)"."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and arguments as JSON-able values, from which `kernel_from_dict` rebuilds the kernel."""

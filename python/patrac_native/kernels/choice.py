@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from patrac_native.kernels import Exact, Kernel, MGrad, short_name
+from patrac_native.kernels import Exact, Kernel, MGrad
 from patrac_native.kernels.facts import ModelFacts
 
 # The persistence of MGrad under kernel="auto", and in deep narrow networks; docs/tried.md has the measurements.
@@ -103,7 +103,7 @@ def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGra
 
 def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
     """Raise ValueError if the posterior does not support the kernel; the message names one that it supports."""
-    own = short_name(kernel.to_dict())
+    own = kernel.label()
     if kernel.is_independent and not facts.is_last_layer_gaussian:
         found = (
             f"the likelihood is {facts.likelihood!r}"
@@ -112,12 +112,12 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
         )
         raise ValueError(
             f"kernel={own} needs a Gaussian likelihood and no Bayesian parameter below the last layer, but {found}; "
-            f"use {short_name(choose_kernel(facts)[0].to_dict())}."
+            f"use {choose_kernel(facts)[0].label()}."
         )
     if kernel.is_independent and facts.samples_scales:
         raise ValueError(
             f"kernel={own} draws in the basis of one prior covariance, and the scales of this prior are sampled; use "
-            f"{short_name(choose_kernel(facts)[0].to_dict())}, or a prior with scales=None."
+            f"{choose_kernel(facts)[0].label()}, or a prior with scales=None."
         )
     if kernel.metric == "inputs" and facts.rotation_obstacle is not None:
         raise ValueError(
@@ -151,7 +151,7 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             f"{'beside the output weights of the means' if by_row else 'below the output layer'}, and "
             f"{facts.architecture} has none; "
             + (
-                f"use {short_name(choose_kernel(facts)[0].to_dict())}."
+                f"use {choose_kernel(facts)[0].label()}."
                 if facts.samples_scales or by_row
                 else "use Exact(), which draws the output weights independently."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from patrac_native.engine.machine import EMULATED, MAX_DEVICE_LAYERS, device_status
-from patrac_native.kernels import KERNELS, Kernel, short_name
+from patrac_native.kernels import KERNELS, Kernel
 from patrac_native.kernels.facts import ModelFacts
 
 # The device that device="auto" considers besides the CPU.
@@ -72,7 +72,7 @@ def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> Devic
 
 def _only_on_cpu(facts: ModelFacts, kernel: Kernel) -> tuple[str, str] | None:
     """Return why only the CPU supports a run, and what a device does with which remedy; None if a device does too."""
-    own, likelihood = short_name(kernel.to_dict()), facts.likelihood
+    own, likelihood = kernel.label(), facts.likelihood
     *first, last = [f"{known.__name__}()" for known in KERNELS.values() if known.runs_on_devices]
     obstacles = (
         (

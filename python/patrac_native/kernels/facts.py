@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from patrac_native.engine.inputs import InputsOnDevice
+from patrac_native.likelihoods import Likelihood
 
 # Multiply-adds of seconds, below which the statistics of Exact() are taken whatever a chain costs, and the steps of all
 # chains of a run by default.
@@ -22,28 +22,26 @@ def statistics_are_dear(dim: int, n_rows: int) -> bool:
     return statistics > max(_SECONDS, _STEPS * 3.0 * n_rows * dim)
 
 
-class LikelihoodFacts(Protocol):
-    """What the choices ask about a likelihood, whose `repr` is shown in messages; see `Likelihood`."""
+@dataclass(frozen=True)
+class FunctionLikelihood:
+    """What the choices of kernel and device ask about a likelihood, for one that is a function; see `Likelihood`."""
 
-    @property
-    def label(self) -> str: ...
-    @property
-    def is_quadratic(self) -> bool: ...
-    @property
-    def integrates_outputs(self) -> bool: ...
-    @property
-    def noise_by_row(self) -> bool: ...
-    @property
-    def scale_name(self) -> str | None: ...
-    @property
-    def is_conjugate(self) -> bool: ...
+    label: str = "function's"
+    is_quadratic: bool = False
+    integrates_outputs: bool = False
+    noise_by_row: bool = False
+    scale_name: str | None = None
+    is_conjugate: bool = False
+
+    def __repr__(self) -> str:
+        return "a function"
 
 
 @dataclass(frozen=True)
 class ModelFacts:
     """Facts about a posterior, independent of its data and compiled models."""
 
-    likelihood: LikelihoodFacts  # a prior of sampled noise variances that was left open is filled in
+    likelihood: Likelihood | FunctionLikelihood  # a prior of sampled noise variances that was left open is filled in
     architecture: str  # its label, such as "Mix(5)"
     dim: int  # K, the number of Bayesian parameters
     hidden_dim: int  # K_h, the number of those that are left if output weights are integrated out

@@ -309,15 +309,19 @@ class Likelihood(Complete, abstract=True):
         slices = [slice(first, first + _ROWS_AT_A_TIME) for first in range(0, len(y), _ROWS_AT_A_TIME)]
         return float(sum(row_weights[rows] @ self.log_likelihood_rows(f[rows], y[rows]) for rows in slices))
 
-    @abstractmethod
     def constant_log_likelihood(
         self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
     ) -> float:
         """Return the log-likelihood of the best constant predictor (the mean of y, or the class frequencies).
 
-        Row weights (n,) are as `row_weights` returns them, and offsets (n, m) as `check_offset` does. If weights are
-        given, a sampled noise variance is fixed at its mode given the predictor's residuals.
+        Row weights (n,) are as `row_weights` returns them, and offsets (n, m) as `check_offset` does. A sampled noise
+        variance is fixed at its mode given the predictor's residuals.
         """
+        return self.best_constant(y, self.row_weights(None, len(y)) if row_weights is None else row_weights, offset)
+
+    @abstractmethod
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
+        """Return `constant_log_likelihood` of row weights that are given."""
 
     def initial_outputs(
         self, y: Targets, row_weights: FloatArray, offset: FloatArray | None = None

@@ -41,14 +41,11 @@ class Bernoulli(Likelihood):
         p = self.probabilities(f)
         return diagonal_root(np.sqrt(p * (1.0 - p)))
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood, summed over rows, of predicting each output's share of ones in y (n, m)."""
-        weights = np.ones(len(y)) if row_weights is None else row_weights
-        ones = weights @ y
-        counts = np.concatenate([ones, weights.sum() - ones])
-        shares = np.where(counts > 0, counts, 1.0) / weights.sum()
+        ones = row_weights @ y
+        counts = np.concatenate([ones, row_weights.sum() - ones])
+        shares = np.where(counts > 0, counts, 1.0) / row_weights.sum()
         return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:

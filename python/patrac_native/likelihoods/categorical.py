@@ -82,18 +82,11 @@ class Categorical(Likelihood):
         p = self.probabilities(f)
         return np.sqrt(p)[:, None, :] * (np.eye(f.shape[1]) - p[:, :, None])
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood of predicting the class frequencies of y (n,)."""
-        if row_weights is not None:
-            counts = np.bincount(y, weights=row_weights)
-            shares = np.where(counts > 0, counts, 1.0) / row_weights.sum()
-            return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
-        counts = np.bincount(y).astype(np.float64)
-        counts = counts[counts > 0]
-        total = float((counts * np.log(counts / len(y))).sum())
-        return total if self.scale is None else self.scale * total / len(y)
+        counts = np.bincount(y, weights=row_weights)
+        shares = np.where(counts > 0, counts, 1.0) / row_weights.sum()
+        return float((np.where(counts > 0, counts, 0.0) * np.log(shares)).sum())
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return one exponential for each output, and one logarithm."""

@@ -186,17 +186,14 @@ class CensoredGaussian(SampledNoiseLikelihood):
                 break
         return square
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood of predicting each output's location, which is fitted by maximum likelihood."""
-        weights = self.row_weights(None, len(y)) if row_weights is None else row_weights
-        likelihood, location = self, weights @ self.typical(y) / weights.sum()
+        likelihood, location = self, row_weights @ self.typical(y) / row_weights.sum()
         for _ in range(_SCALE_STEPS if self.is_sampled else 1):  # location and variance in turn
             if self.is_sampled:
-                likelihood = self.fitted(np.broadcast_to(location, y.shape[:2]), y, weights)
-            location = likelihood._location(location, y, weights)
-        return likelihood.weighted_log_likelihood(np.broadcast_to(location, y.shape[:2]), y, weights)
+                likelihood = self.fitted(np.broadcast_to(location, y.shape[:2]), y, row_weights)
+            location = likelihood._location(location, y, row_weights)
+        return likelihood.weighted_log_likelihood(np.broadcast_to(location, y.shape[:2]), y, row_weights)
 
     def _location(self, location: FloatArray, y: Targets, weights: FloatArray) -> FloatArray:
         """Return the most likely constant of each output, shape (m,), by the EM algorithm from a first one."""

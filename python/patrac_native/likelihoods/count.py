@@ -90,15 +90,12 @@ class CountLikelihood(Likelihood, abstract=True):
         average: FloatArray = row_weights @ self.row_constants(y) / row_weights.sum()
         return average
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood of predicting each output's best constant rate, of y (n, m)."""
-        weights = np.ones(len(y)) if row_weights is None else row_weights
-        constant = self.best_outputs(y, weights, offset)
+        constant = self.best_outputs(y, row_weights, offset)
         # Without any count the best rate is zero, whose logarithm a very small one replaces.
-        f = np.where(weights @ y > 0, constant, _LOG_OF_NOTHING) + (np.zeros_like(y) if offset is None else offset)
-        return self.weighted_log_likelihood(f, y, weights)
+        f = np.where(row_weights @ y > 0, constant, _LOG_OF_NOTHING) + (np.zeros_like(y) if offset is None else offset)
+        return self.weighted_log_likelihood(f, y, row_weights)
 
     def best_outputs(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> FloatArray:
         """Return the most likely constant outputs, shape (m,), where there are counts; here `initial_outputs`."""
@@ -167,12 +164,10 @@ class CountMixture(TargetMixture):
 
     @cached_property
     def _cumulative(self) -> tuple[npt.NDArray[np.intp], FloatArray]:
-        """The number of counts 0, 1, ... in the table of each input (n,), and P(Y <= count) of these, (n, counts).
-
-        Every quantile, interval and score reads it; special functions take a hundred times as long. An input has a
-        table if its counts are small and the probability of none does not underflow; whether it has one depends on no
-        other input.
-        """
+        """The number of counts 0, 1, ... in the table of each input (n,), and P(Y <= count) of these, (n, counts)."""
+        # Every quantile, interval and score reads it; special functions take a hundred times as long. An input has a
+        # table if its counts are small and the probability of none does not underflow; whether it has one depends on no
+        # other input.
         most = self.means.max(axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
             spread = np.sqrt(self.likelihood.variance(self.predictor[..., None])[..., 0].max(axis=0))

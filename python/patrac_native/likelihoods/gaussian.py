@@ -90,12 +90,8 @@ class Gaussian(SampledNoiseLikelihood):
         """Return diag(1 / standard deviation), shape (n, m, m)."""
         return diagonal_root(np.broadcast_to(self.variance_vector(f.shape[1]) ** -0.5, f.shape))
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood, summed over rows, of predicting each output's mean of y (n, m)."""
-        if row_weights is None:
-            return float(self.log_likelihood(np.broadcast_to(y.mean(axis=0), y.shape), y))
         f = np.broadcast_to(row_weights @ y / row_weights.sum(), y.shape)
         likelihood = self.fitted(f, y, row_weights) if self.is_sampled else self
         return likelihood.weighted_log_likelihood(f, y, row_weights)

@@ -103,13 +103,10 @@ class HeteroscedasticGaussian(RealLikelihood):
         least = _LEAST_VARIANCE * (share @ y**2) + float(np.finfo(np.float64).tiny)
         return np.concatenate([mean, np.log(np.maximum(share @ (y - mean) ** 2, least))])
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood of predicting mean and variance of each target of y (n, t)."""
-        weights = np.ones(len(y)) if row_weights is None else row_weights
-        constant = self.initial_outputs(y, weights)
-        return self.weighted_log_likelihood(np.broadcast_to(constant, (len(y), len(constant))), y, weights)
+        constant = self.initial_outputs(y, row_weights)
+        return self.weighted_log_likelihood(np.broadcast_to(constant, (len(y), len(constant))), y, row_weights)
 
     def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the constant -log(2 pi) / 2 of each target's term."""

@@ -153,25 +153,20 @@ class StudentT(SampledNoiseLikelihood):
         information = (self.df + 1) / (self.df + 3) / self.variance_vector(f.shape[1])
         return diagonal_root(np.broadcast_to(np.sqrt(information), f.shape))
 
-    def constant_log_likelihood(
-        self, y: Targets, row_weights: FloatArray | None = None, offset: FloatArray | None = None
-    ) -> float:
+    def best_constant(self, y: Targets, row_weights: FloatArray, offset: FloatArray | None) -> float:
         """Return the log-likelihood of predicting each output's location, which is fitted by maximum likelihood."""
-        weights = self.row_weights(None, len(y)) if row_weights is None else row_weights
         likelihood = self
         if self.is_sampled:  # location and scale in turn
-            location = np.array([_weighted_median(column, weights) for column in y.T])
+            location = np.array([_weighted_median(column, row_weights) for column in y.T])
             for _ in range(_SCALE_STEPS):
-                likelihood = self.fitted(location, y, weights)
-                location = likelihood._location(y, weights)
-        f = np.broadcast_to(likelihood._location(y, weights), y.shape)
-        return likelihood.weighted_log_likelihood(f, y, weights)
+                likelihood = self.fitted(location, y, row_weights)
+                location = likelihood._location(y, row_weights)
+        f = np.broadcast_to(likelihood._location(y, row_weights), y.shape)
+        return likelihood.weighted_log_likelihood(f, y, row_weights)
 
     def _location(self, y: Targets, weights: FloatArray) -> FloatArray:
-        """Return the location of each output under row weights (n,), shape (m,), by the EM algorithm from the median.
-
-        It is a local maximum of the likelihood, which can have several if df is small and y has separate clusters.
-        """
+        """Return the location of each output under row weights (n,), (m,), by the EM algorithm from the median."""
+        # It is a local maximum of the likelihood, which can have several if df is small and y has separate clusters.
         scale = self.scale_vector(y.shape[1])
         location = np.array([_weighted_median(column, weights) for column in y.T])
         for _ in range(_MAX_STEPS):

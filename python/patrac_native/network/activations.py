@@ -47,10 +47,8 @@ class Activation:
 
 
 def _gelu(z: FloatArray) -> FloatArray:
-    """Return z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default form of GELU.
-
-    SciPy's normal distribution function keeps its relative accuracy in the negative tail, where 1 + erf cancels.
-    """
+    """Return z Phi(z) = z (1 + erf(z / sqrt 2)) / 2, torch's default form of GELU."""
+    # SciPy's normal distribution function keeps its relative accuracy in the negative tail, where 1 + erf cancels.
     from scipy.special import ndtr
 
     value: FloatArray = z * ndtr(z)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from patrac_native.kernels import short_name
 from patrac_native.kernels.choice import choose_kernel
 from patrac_native.kernels.device_choice import choose_device
-from patrac_native.kernels.facts import LikelihoodFacts
+from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
 from patrac_native.posterior.sampled_network import SampledNetwork
 
@@ -20,7 +19,7 @@ _NOISE_PRIORS = {
 
 
 def overview(
-    network: PartialNetwork, likelihood: LikelihoodFacts, noise_prior_source: str | None = None
+    network: PartialNetwork, likelihood: Likelihood, noise_prior_source: str | None = None
 ) -> list[tuple[str, str]]:
     """Return labels and values that say what the network, its Bayesian parameters, their prior and the noise are."""
     total = network.net.n_parameters
@@ -42,7 +41,7 @@ def overview(
 def describe_posterior(sampled: SampledNetwork) -> str:
     """Return the lines of `Posterior.describe`."""
     network, facts = sampled.network, sampled.facts
-    (_, title), *rows = overview(network, facts.likelihood, facts.noise_prior_source)
+    (_, title), *rows = overview(network, sampled.likelihood, facts.noise_prior_source)
     lines = [f"{facts.architecture} posterior of a {title}, n = {sampled.data.n_rows}, {facts.likelihood!r}"]
     lines += [f"{label}: {text}" for label, text in rows if label != "likelihood"]
     for index, layer in enumerate(sampled.layers, start=1):
@@ -78,7 +77,7 @@ def describe_posterior(sampled: SampledNetwork) -> str:
         )
     kernel, reason = choose_kernel(facts)
     lines.append(f'device="auto" means {choose_device("auto", facts, kernel)}')
-    lines.append(f'kernel="auto" means {short_name(kernel.to_dict())}: {reason}')
+    lines.append(f'kernel="auto" means {kernel.label()}: {reason}')
     return "\n".join(lines)
 
 

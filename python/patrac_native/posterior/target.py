@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from patrac_native.engine import _core
 from patrac_native.engine.foreign import ForeignModel, function_address
 from patrac_native.kernels import Kernel
-from patrac_native.kernels.facts import ModelFacts
+from patrac_native.kernels.facts import FunctionLikelihood, ModelFacts
 from patrac_native.kernels.metric import Metric
 from patrac_native.network.network import network_digest
 from patrac_native.posterior.last_layer import WhitenedQuadratic
@@ -27,21 +26,6 @@ from patrac_native.validation.checks import FloatArray, as_real_array, check_fin
 
 # What `predict` of a Target may be: of theta (K,), or (B, K) where the function is batched, and X.
 Predict = Callable[[npt.NDArray[np.float64], Any], npt.ArrayLike]
-
-
-@dataclass(frozen=True)
-class _FunctionFacts:
-    """What the choices of kernel and device ask about a likelihood, for one that is a function."""
-
-    label: str = "function's"
-    is_quadratic: bool = False
-    integrates_outputs: bool = False
-    noise_by_row: bool = False
-    scale_name: str | None = None
-    is_conjugate: bool = False
-
-    def __repr__(self) -> str:
-        return "a function"
 
 
 class SampledFunction:
@@ -67,7 +51,7 @@ class SampledFunction:
         self.theta_map, self.is_trained = start, is_trained
         self.cautions: list[str] = []
         self.facts = ModelFacts(
-            likelihood=_FunctionFacts(),
+            likelihood=FunctionLikelihood(),
             architecture="a Target",
             dim=self.dim,
             hidden_dim=self.dim,

@@ -290,10 +290,8 @@ def _resolve(output_decay: bool | None, sizes: Sequence[int]) -> bool:
 def _decays(
     sizes: Sequence[int], alpha: FloatArray, output_decay: bool | None, *, fit: bool
 ) -> tuple[list[Decay], list[FloatArray]]:
-    """Return the decay s of every layer, of rates (L,): (row, column) factors for weights, row factors for biases.
-
-    With `fit` the last layer's weights do not decay with the output index (Appendix A), unless it is the only layer.
-    """
+    """Return the decay s of every layer, of rates (L,): (row, column) factors for weights, row factors for biases."""
+    # With `fit` the last layer's weights do not decay with the output index (Appendix A), unless it is the only layer.
     last = len(sizes) - 1
     ranks = [np.arange(1, size + 1, dtype=np.float64) for size in sizes]
     rows = [ranks[layer + 1] ** -alpha[layer] for layer in range(last)]

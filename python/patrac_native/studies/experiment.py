@@ -126,7 +126,7 @@ def run_architecture(
         "ess_thin": ess_thin,
         "steps": settings.steps,
         "warmup_steps": kept.settings["warmup_steps"],
-        "kernel": kernel_name(post.plan(settings.kernel).kernel),
+        "kernel": post.plan(settings.kernel).kernel.label(),
         **score_draws(problem, f_test, y_draws, variance, settings.quantiles),
         "coverage_of": "y" if problem.truth_test is None else "f",
         "max_rhat": worst["max_rhat"],
@@ -147,13 +147,6 @@ def run_architecture(
         pit_f=diagnostics.pit(f_test, problem.y_test),
         pit_y=diagnostics.pit(y_draws, problem.y_test),
     )
-
-
-def kernel_name(kernel: Any) -> str:
-    """Return the constructor call of a kernel, without defaults, such as "MGrad(collapse=True)"."""
-    defaults = type(kernel)().to_dict()
-    given = [f"{name}={value!r}" for name, value in kernel.to_dict().items() if value != defaults[name]]
-    return f"{type(kernel).__name__}({', '.join(given)})"
 
 
 def score_draws(

@@ -39,7 +39,6 @@ class Problem:
     inputs: FloatArray  # (n, d)
     targets: npt.NDArray[Any]  # as `Likelihood.check_targets` returns them
     row_weights: FloatArray  # (n,), factors of each row's term of the log-likelihood
-    is_weighted: bool  # whether they are other than the likelihood's own
     optimizer: Any  # one of `OPTIMIZERS`, or a class
     learning_rate: float
     batch_size: int  # number of rows, at most n

@@ -163,7 +163,7 @@ def _member(
         if copies is not None:  # a copy of a row that is trained on is no row that the network has not seen
             drawn = np.isin(copies, copies[drawn])
         left_out = np.where(drawn, 0.0, given)
-        problem = replace(problem, row_weights=given * times, is_weighted=True, left_out=left_out)
+        problem = replace(problem, row_weights=given * times, left_out=left_out)
     return replace(training, problem=problem, seconds=training.seconds if index == 0 else 0.0, recorded=recorded)
 
 

@@ -141,7 +141,6 @@ def prepare_training(
         inputs,
         targets,
         likelihood.row_weights(sample_weight, n),
-        is_weighted=sample_weight is not None,
         offset=likelihood.check_offset(offset, n, sizes[-1]),
         groups=None if groups is None else check_groups(groups, n),
         optimizer=optimizer,

@@ -196,8 +196,7 @@ def fit_network(
     f = likelihood.with_offset(net.predict(problem.inputs), problem.offset)
     rows = likelihood.log_likelihood_rows(f, targets)
     data_loss = -float((rows * problem.row_weights).sum())
-    weights = problem.row_weights if problem.is_weighted else None
-    constant_loss = 0.0 - likelihood.constant_log_likelihood(targets, weights, problem.offset)
+    constant_loss = 0.0 - likelihood.constant_log_likelihood(targets, problem.row_weights, problem.offset)
     mse = None if validation is None else validation.mse
     if problem.left_out is not None and problem.left_out.any():
         mse = mean_squares(problem, net, problem.left_out)

@@ -506,10 +506,8 @@ def _here(e: Evidence) -> str:
 
 
 def _bands_repeat(e: Evidence) -> bool:
-    """Return whether bands of chains that have not met are repeatable, by enough replicates with starts of their own.
-
-    The draws of such chains are a mixture, as an ensemble is: not the posterior, but another run gives the same bands.
-    """
+    """Return whether bands of chains that have not met are repeatable, by enough replicates with own starts."""
+    # Their draws are a mixture, as an ensemble is: not the posterior, but another run gives the same bands.
     error = e.rerun
     if error is None or error.is_blind or error.is_rough or _worse_chains(e).any():
         return False
@@ -524,10 +522,8 @@ def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
 
 
 def _are_seen(e: Evidence) -> bool:
-    """Return whether scores are of rows on which fixed parameters were trained: leaving one out does not change them.
-
-    Such scores are too good, however little noise the fixed parameters seem to have fitted.
-    """
+    """Return whether scores are of rows on which fixed parameters were trained, as leaving one out changes none."""
+    # Such scores are too good, however little noise the fixed parameters seem to have fitted.
     return e.calibration is not None and e.calibration.kind == LEAVE_ONE_OUT and e.fixes_parameters
 
 
@@ -570,11 +566,9 @@ def _scores(c: Calibration) -> str:
 
 
 def _of_noise(e: Evidence) -> Iterator[Finding]:
-    """Check for frozen nodes that have fitted noise.
-
-    Coverage of enough rows that training did not see decides where there is one: a mixture of several networks, or the
-    spread of f, can make up for the noise.
-    """
+    """Check for frozen nodes that have fitted noise."""
+    # Coverage of enough rows that training did not see decides where there is one: a mixture of several networks, or
+    # the spread of f, can make up for the noise.
     c = _scores_of_unseen_rows(e)
     if e.noise is not None and (c is None or c.is_overconfident()):
         what = f"{e.noise}: the frozen nodes have fitted noise, and intervals of y are likely too narrow."
@@ -597,14 +591,12 @@ def _of_warmup(e: Evidence) -> Iterator[Finding]:
 
 
 def _of_fit(e: Evidence) -> Iterator[Finding]:
-    """Check the fit of the trained network and of the draws against a constant, and against each other.
-
-    If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the sum
-    of squared residuals has a chi-square distribution with as many degrees of freedom as there are values, so half of
-    it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse by two of
-    these. Where the posterior takes nothing from the trained network, how that fits matters only if the draws fit no
-    better than a constant.
-    """
+    """Check the fit of the trained network and of the draws against a constant, and against each other."""
+    # If y contains no signal, the log-likelihood of draws lies near that of a constant, on either side by chance: the
+    # sum of squared residuals has a chi-square distribution with as many degrees of freedom as there are values, so
+    # half of it has the standard deviation sqrt(values / 2). A fit counts as worse than a constant only if it is worse
+    # by two of these. Where the posterior takes nothing from the trained network, how that fits matters only if the
+    # draws fit no better than a constant.
     if e.fit is None or e.architecture is None:
         return
     fit, draws = e.fit, float(np.median(e.log_likelihood))
