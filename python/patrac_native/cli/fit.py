@@ -25,7 +25,7 @@ from patrac_native.cli.table import WORDS, Layout, TableFile, add_layout, layout
 from patrac_native.files import commit, replacing, say, staging
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.pieces import Pieces
-from patrac_native.fit.preprocessor import FloatArray, Preprocessor, place, unlike_numbers
+from patrac_native.fit.preprocessor import FloatArray, Preprocessor, place, some_of, unlike_numbers
 from patrac_native.fit.report import identity_of, printed, report_of, summary_content
 from patrac_native.fit.rows import hold_out
 
@@ -274,7 +274,11 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, dic
     if apart:
         say(f"  note: {apart[0]} splits the rows and is left out; --keep takes it as an input")
     if numbering:
-        say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
+        many = len(numbering) > 1
+        verbs, kept = (
+            ("number the rows and are", "them as inputs") if many else ("numbers the rows and is", "it as an input")
+        )
+        say(f"  note: {some_of(numbering)} {verbs} left out; --keep takes {kept}")
     return frame[known], targets, task
 
 

@@ -19,6 +19,7 @@ import patrac_native as pn
 from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, has_target, target_values
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
 from patrac_native.files import check_entries, replacing, say
+from patrac_native.fit.preprocessor import some_of
 from patrac_native.fit.report import identity_of, score_lines
 
 # The entries of table.json and of the layout in it, and what makes a cell of a spreadsheet a formula.
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     known_columns = estimator.preprocessor_.table_columns
     unknown = [name for name in X if name not in known_columns]
     if unknown and {column.name for column in estimator.preprocessor_.columns} <= set(X):  # else a name may be misspelt
-        say(f"  note: {', '.join(unknown)} {'are' if unknown[1:] else 'is'} ignored: no column of the fitted table")
+        say(f"  note: {some_of(unknown)} {'are' if unknown[1:] else 'is'} ignored: no column of the fitted table")
         X = X.drop(columns=unknown)
     problems = np.array(estimator.problems(X), dtype=object)
     is_read = problems == ""

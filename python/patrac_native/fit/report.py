@@ -124,6 +124,7 @@ def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[
         "draws": identity_of(estimator.draws_),
         "task": "classification" if hasattr(estimator, "classes_") else "regression",
         "inputs": estimator.preprocessor_.names,
+        "columns": estimator.preprocessor_.facts,
         "classes": [] if not hasattr(estimator, "classes_") else estimator.classes_.tolist(),
         "rows": {"training": len(result.data.training.X), "held_out": _held_out_rows(estimator)},
         "architecture": first.network.architecture.to_dict(),
