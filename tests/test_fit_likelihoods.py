@@ -7,7 +7,7 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.fit.budget import steps_within
-from patrac_native.fit.candidates import possible_candidates
+from patrac_native.fit.candidates import fewer_parameters, possible_candidates
 from patrac_native.fit.evaluation import evaluate
 from patrac_native.fit.noise import most_likely_dispersion
 from patrac_native.fit.rows import Rows, TargetScaling
@@ -50,7 +50,7 @@ def test_every_candidate_takes_every_likelihood() -> None:
                 [rng.normal(size=8), rng.normal(size=8), np.zeros(m)],
             )
         ]
-        for one in found:
+        for one in [*found, *fewer_parameters(found[0], chosen, trained=4)]:
             (post,) = one.posteriors(nets, Rows(X, y), chosen)
             variance = {"variance": 1.0} if likelihood.is_sampled else {}
             assert np.isfinite(post.log_likelihood(post.theta_map, **variance))

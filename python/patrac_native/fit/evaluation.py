@@ -188,7 +188,7 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     def mean(values: FloatArray) -> FloatArray:
         return np.asarray(np.average(values, axis=0, weights=rows.sample_weight))
 
-    scores = {
+    scores: dict[str, Any] = {
         "rmse": _plain(np.sqrt(mean((whole["mean"] - y) ** 2))),
         "coverage": {f"{coverage:g}": float(mean(whole[f"{coverage:g}"]).mean()) for coverage in COVERAGES},
         "interval_width": _plain(mean(whole["upper"] - whole["lower"])),
@@ -196,12 +196,14 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
         "pit_mean": float(whole["pit"].mean()),
         "pit_sd": float(whole["pit"].std()),
     }
-    arrays = {"y": y} | {name: whole[name] for name in ("mean", "lower", "upper", "noise_sd", "pit", "epistemic")}
+    arrays: dict[str, npt.NDArray[Any]] = {"y": y}
+    arrays |= {name: whole[name] for name in ("mean", "lower", "upper", "noise_sd", "pit", "epistemic")}
     known = _is_known(likelihood, rows.y)
     if not known.all():
         arrays["known"] = known
         inside = whole["0.9"]
-        scores["coverage_decided"] = [float(mean(inside == 1).mean()), float(mean(inside > 0).mean())]
+        ends = ((inside == 1).astype(np.float64), (inside > 0).astype(np.float64))
+        scores["coverage_decided"] = [float(mean(end).mean()) for end in ends]
         scores["concordance"] = _concordance(whole["mean"], likelihood, rows)
     if y.shape[1] == 1:
         arrays = {name: values[:, 0] for name, values in arrays.items()}

@@ -318,9 +318,9 @@ def _figures(est: PatracEstimator, evaluation: Evaluation, target: str, X: Float
     """Yield figures and captions for a fitted estimator of numbers whose rows of inputs X (n, d) were scored."""
     yield from _curve(est, target)
     arrays = evaluation.arrays
-    shown, of_rows = np.ones(len(arrays["y"]), dtype=bool), ""
+    shown, of_rows = np.full(len(arrays["y"]), True), ""
     if "known" in arrays:
-        shown = arrays["known"].reshape(len(shown), -1).all(axis=1)
+        shown = np.asarray(arrays["known"].reshape(len(shown), -1).all(axis=1))
         of_rows = " Only rows that are not censored: long times are missing among them."
     y, mean, lower, upper = (arrays[name][shown] for name in ("y", "mean", "lower", "upper"))
     if shown.any():
