@@ -360,10 +360,59 @@ def test_a_posterior_of_classes_that_is_worse_than_its_networks_gives_way_to_a_s
     monkeypatch.setattr(posterior_choice, "run_pilots", run)
     lines: list[str] = []
     given = settings(hidden_layer_sizes=(20,), networks=2)
-    found = choose_posterior([pn.Categorical()], classes(), given, say=lines.append)
+    with pn.Note.collect("worse than networks") as notes:
+        found = choose_posterior([pn.Categorical()], classes(), given, say=lines.append)
     assert found.candidate.architecture.label() == chosen and words in found.reason
     assert tried == list(scores) and len(found.trials) == len(tried)
     assert any("trying fewer Bayesian parameters" in line for line in lines) == (len(tried) > 1)
+    assert len(notes) == (min(scores.values()) > 0.51)
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen", "is_warned"),
+    [
+        # Of Full under either prior, Mix, and what is tried if none is as good as its networks, 0.5.
+        ([0.6, 0.505, 0.6], "Full", False),
+        ([0.6, 0.6, 0.6, 0.4], "Out(10)", False),
+        ([0.6, 0.6, 0.6, 0.55, 0.499], "Out(1)", False),
+        ([0.6, 0.6, 0.6, 0.55, 0.52], "Out(1)", True),
+        ([0.6, 0.6, 0.6, 0.65, 0.61], "Full", True),
+    ],
+)
+def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if_nothing_helps(
+    scores: list[float], chosen: str, is_warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch, {})
+    left = iter(scores)
+
+    def run(candidates: Sequence[Candidate], *_: Any, say: Any) -> list[Trial]:
+        trials = []
+        for one in candidates:
+            watched.tried.append((one, 0.0))
+            nlpd = next(left)
+            rows = nlpd + 0.1 * np.random.default_rng(len(watched.tried)).choice([-1.0, 1.0], 400)
+            rows += nlpd - rows.mean()
+            inside = np.arange(400) < 360
+            scored = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, np.full(400, 0.5), inside))
+            trials.append(Trial(one, 1, scored, None))  # type: ignore[arg-type]
+            if trials[0].is_convincing:
+                break
+        return trials
+
+    monkeypatch.setattr(posterior_choice, "run_pilots", run)
+    given = settings(hidden_layer_sizes=(20,))
+    with pn.Note.collect("worse than networks") as notes:
+        found = choose_posterior([pn.Gaussian("sampled")], arrays(200), given, say=watched.lines.append)
+    assert found.candidate.architecture.label() == chosen and len(found.trials) == len(scores)
+    assert len(found.nets) >= found.candidate.networks and watched.trained == ["gaussian"]
+    smaller = [one for one, _ in watched.tried[3:]]
+    assert [one.architecture.label() for one in smaller] == ["Out(10)", "Out(1)"][: len(scores) - 3]
+    assert all(one.networks == 4 and one.likelihood is found.candidate.likelihood for one in smaller)
+    assert len(notes) == is_warned == any("worse than its networks alone, by more" in line for line in watched.lines)
+    assert 0 < found.minutes < chain_minutes(2.0, 0.0)
+    # What is asked for is not exchanged.
+    asked = settings(hidden_layer_sizes=(20,), architecture="full")
+    assert choose_posterior([pn.Gaussian("sampled")], arrays(200), asked, say=lambda _: None).reason == "as asked"
 
 
 def test_a_posterior_of_classes_that_is_asked_for_has_no_pilot_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,13 +224,50 @@ def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> No
     assert read_json(tmp_path / "s.json")["nlpd"] == pytest.approx(expected["nlpd"], rel=1e-12)
 
 
+def test_times_whose_event_was_seen_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=120)})
+    time, end = np.exp(frame["x"] + 0.3 * rng.normal(size=120)), rng.uniform(0.5, 4, 120)
+    frame["days"], frame["event"] = np.minimum(time, end), (time < end).astype(object)
+    frame.loc[7, "event"] = None  # neither seen nor not
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "days", "--event", "event", *QUICK, "--architecture", "out", "--out", str(tmp_path / "run")]
+    assert main(["fit", str(tmp_path / "t.csv"), *options]) == 0
+    said = capsys.readouterr().out
+    assert "a row without a target is left out (line 9)" in said and "(D-calibration)" in said
+    assert "log y: standardised" in said and " are censored" in said
+    written = read_json(tmp_path / "run" / "summary.json")
+    assert written["inputs"] == ["x"] and written["likelihood"]["name"] == "censored_gaussian"
+    # The same as of the times' bounds in two columns, and as of an estimator that gets the event.
+    frame = frame.drop(index=7)
+    assert predict(tmp_path / "run", frame, tmp_path, "--scores", str(tmp_path / "s.json")) == 0
+    made, seen = estimator(tmp_path / "run"), frame["event"].to_numpy(bool)
+    scores = made.evaluate(frame[["x"]], frame["days"], event=seen).scores
+    bounds = np.column_stack([frame["days"], np.where(seen, frame["days"], np.inf)])
+    assert scores == made.evaluate(frame[["x"]], bounds).scores
+    assert read_json(tmp_path / "s.json")["nlpd"] == pytest.approx(scores["nlpd"], rel=1e-12)
+    assert scores["censored"] == (~seen).sum() and scores["rmse"] is None and scores["concordance"] > 0.8
+    lines = pd.read_csv(tmp_path / "t.csv").assign(event=2)
+    lines.to_csv(tmp_path / "u.csv", index=False)
+    capsys.readouterr()
+    assert main(["fit", str(tmp_path / "u.csv"), *options, "--overwrite"]) == 2
+    assert "event must be 1 or True where y is the time of an event" in (said := capsys.readouterr().err)
+    assert "got 2 at lines 2, " in said
+
+
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
         (["--target", "nothing"], "target names 'nothing', and the columns of"),
         (["--target", "weight", "--drop", "id", "width_of_none"], "drop names 'width_of_none', and the columns of"),
         (["--target", "weight", "--keep", "width_of_none"], "keep names 'width_of_none', and the columns of"),
-        (["--target", "weight", "--likelihood", "censored"], "likelihood censored needs upper"),
+        (["--target", "weight", "--likelihood", "censored"], "likelihood censored needs --event COL"),
+        (["--target", "weight", "--event", "width", "--upper", "width"], "upper and event both tell which targets"),
+        (
+            ["--target", "weight", "--event", "width", "--likelihood", "gaussian"],
+            "event belongs to likelihood censored",
+        ),
+        (["--target", "weight", "--event", "width"], "event must be 1 or True where y is the time of an event"),
         (["--target", "weight", "--upper", "id", "--likelihood", "gaussian"], "upper belongs to likelihood censored"),
         (["--target", "weight", "--group", "id", "--time", "width"], "group and time must be one column, and not"),
         (

@@ -7,9 +7,10 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.fit.budget import steps_within
-from patrac_native.fit.candidates import possible_candidates
+from patrac_native.fit.candidates import fewer_parameters, possible_candidates
+from patrac_native.fit.evaluation import evaluate
 from patrac_native.fit.noise import most_likely_dispersion
-from patrac_native.fit.rows import Rows
+from patrac_native.fit.rows import Rows, TargetScaling
 from patrac_native.fit.settings import LIKELIHOODS, Settings
 
 
@@ -49,7 +50,7 @@ def test_every_candidate_takes_every_likelihood() -> None:
                 [rng.normal(size=8), rng.normal(size=8), np.zeros(m)],
             )
         ]
-        for one in found:
+        for one in [*found, *fewer_parameters(found[0], chosen, trained=4)]:
             (post,) = one.posteriors(nets, Rows(X, y), chosen)
             variance = {"variance": 1.0} if likelihood.is_sampled else {}
             assert np.isfinite(post.log_likelihood(post.theta_map, **variance))
@@ -78,3 +79,26 @@ def test_counts_have_one_coverage_in_table_verdict_and_draws(likelihood: str) ->
         assert distribution.coverage(y[40:], float(level)) == pytest.approx(coverage, rel=1e-12)
     lower, upper = reg.predict_interval(X[40:], 0.9)
     assert np.mean((lower <= y[40:]) & (y[40:] <= upper)) > found.scores["coverage"]["0.9"]
+
+
+def test_censored_rows_count_in_coverage_by_what_is_known() -> None:
+    """Under the truth, coverage has its name's expectation however many rows are censored; what is decided has not."""
+    rng = np.random.default_rng(0)
+    n = 40_000
+    net = pn.Network([[[0.0]], [[0.0]]], [[0.0], [0.0]])
+    for sd, expected in ((1.0, 0.9), (0.7, None)):
+        likelihood = pn.CensoredGaussian(sd**2)
+        post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), likelihood, [[0.0]], [[0.0, 0.0]])
+        draws = pn.Draws.from_array(post, np.zeros((1, 4, post.dim)), sampler="none")
+        t, end = rng.normal(size=n), rng.normal(0.3, 1, n)
+        bounds = np.stack([np.minimum(t, end), np.where(t < end, t, np.inf)], axis=1)
+        found = evaluate(draws, TargetScaling.identity(), Rows(np.zeros((n, 1)), bounds), nets=[net])
+        covered, (inside, not_outside) = found.scores["coverage"]["0.9"], found.scores["coverage_decided"]
+        truth = np.mean(np.abs(t) < 1.6449 * sd)
+        error = 4 * np.sqrt(0.09 / n)
+        assert inside < truth < not_outside and found.scores["censored"] == (t >= end).sum()
+        if expected is not None:
+            assert abs(covered - expected) < error and abs(truth - expected) < error
+        else:  # too narrow: the censored rows hide some of it
+            assert truth + error < covered < 0.9 - error
+        assert found.scores["concordance"] == 0.5  # equal predictions

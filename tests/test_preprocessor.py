@@ -164,7 +164,9 @@ def test_missing_and_unknown_categories_are_states_of_their_own_and_need_no_impu
     made = Preprocessor.fit(table)
     assert made.names == ["c=a", "c=b", "c is missing", "same is missing", "whole=v", "whole=w", "x"]
     assert made.transform(table)[:, :4].tolist() == [[1, 0, 0, 0], [0, 0, 1, 1], [0, 1, 0, 0]]
-    assert made.notes[0] == "column 'c': 1 missing value: a category of its own"
+    own = "1 missing value: a category of its own"
+    assert made.notes[0] == f"2 columns have missing values: 'c' ({own}), 'same' ({own})"
+    assert made.facts == {"missing": {"c": own, "same": own}, "constant": {"same": "u"}}
     new = table.assign(c=["z", None, "a"], whole=["v", None, "x"])
     assert made.transform(new)[:, :3].tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
     assert not made.transform(new)[1:, 4:6].any()
@@ -344,14 +346,43 @@ def test_a_column_that_is_constant_but_for_rounding_is_dropped_with_a_note() -> 
     table = pd.DataFrame({"r": [0.3, 0.1 + 0.2] * 10, "k": ["a"] * 20, "rare": [1.0] + [0.0] * 19, "x": range(20)})
     made = Preprocessor.fit(table)
     assert made.names == ["rare", "x"]
-    assert made.notes == [f"column {name!r} is {value} in every training row and was dropped"
-                          for name, value in (("r", 0.3), ("k", "a"))]  # fmt: skip
+    assert made.notes == ["2 columns have one value in every training row and were dropped: 'r' (0.3), 'k' (a)"]
+    assert made.facts == {"missing": {}, "constant": {"r": "0.3", "k": "a"}}
+    one = Preprocessor.fit(table.drop(columns="k"))
+    assert one.notes == ["column 'r' is 0.3 in every training row and was dropped"]
     assert mean_and_scale(np.array([0.3, 0.1 + 0.2] * 10))[1] == 0
     assert mean_and_scale(1.7e9 + np.arange(1000.0))[1] == pytest.approx(np.arange(1000.0).std())
     kept = Preprocessor.fit(table, standardize=False)
     assert kept.names == ["r", "k=a", "rare", "x"] and np.array_equal(kept.transform(table)[:, 3], table["x"])
     with pytest.raises(ValueError, match="no column is left"):
         Preprocessor.fit(table[["r", "k"]])
+
+
+def test_many_columns_of_a_kind_are_one_line_and_all_are_in_the_facts() -> None:
+    values = np.random.default_rng(0).normal(size=(30, 12))
+    table = pd.DataFrame(values, columns=[f"x{j}" for j in range(12)])
+    for j in range(8):
+        table.loc[j : 2 * j, f"x{j}"] = np.nan
+    table = table.assign(**{f"c{j}": j for j in range(57)}, **{f"t{j}": ["u", "v"] * 15 for j in range(7)})
+    made = Preprocessor.fit(table, impute="mean")
+    missing, constant, texts = made.notes
+    assert missing.startswith("8 columns have missing values: 'x0' (1 missing value imputed by ")
+    assert constant == (
+        "57 columns have one value in every training row and were dropped: 'c0' (0), 'c1' (1), 'c2' (2), 'c3' (3), "
+        "'c4' (4) and 52 more"
+    )
+    assert texts.endswith("t3 (u, v); t4 (u, v) and 2 more") and missing.endswith(" and 3 more")
+    assert made.facts["constant"] == {f"c{j}": str(j) for j in range(57)} and [*made.facts["missing"]] == [
+        f"x{j}" for j in range(8)
+    ]
+    assert made.facts["missing"]["x7"].startswith("8 missing values imputed by ")
+    rows = {row[0]: row[1:] for row in made.table()}
+    assert rows["c56"] == ["constant, dropped", "56"] and "8 missing values imputed by" in rows["x7"][1]
+    read = Preprocessor.from_dict(json.loads(json.dumps(made.to_dict())))
+    assert read.facts == made.facts
+    for wrong in ({}, {"missing": {}, "constant": {"c": 1}}):
+        with pytest.raises(ValueError, match="the preprocessing is damaged"):
+            Preprocessor.from_dict({**made.to_dict(), "facts": wrong})
 
 
 def test_a_value_beyond_float32_is_refused() -> None:

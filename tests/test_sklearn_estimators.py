@@ -319,8 +319,42 @@ def test_targets_of_which_bounds_are_known(tmp_path: Path) -> None:
     assert 0.8 < scores["coverage"]["0.9"] < 1 and np.isfinite(scores["nlpd"])
     reg.save(tmp_path / "c")
     assert pn.PatracRegressor.load(tmp_path / "c").evaluate(X, bounds).scores == scores
-    with pytest.raises(ValueError, match=r"y must have shape \(n, 2\), or \(n, t, 2\) for t targets; got \(90,\)"):
+    with pytest.raises(
+        ValueError, match=r"y must have shape \(n, 2\), or \(n, t, 2\) for t targets; got \(90,\); of times"
+    ):
         pn.PatracRegressor(likelihood="censored", **FULL).fit(X, t)
+
+
+def test_times_with_events(tmp_path: Path) -> None:
+    """They are fitted by their bounds, in log y; every faulty event is refused by name."""
+    X, t = rows()
+    t, end = np.exp(t / 20), np.exp(np.random.default_rng(1).normal(37, 4, len(t)) / 20)
+    time, event = np.minimum(t, end), t < end
+    bounds = np.stack([time, np.where(event, time, np.inf)], axis=1)
+    reg = quietly(
+        pn.PatracRegressor(**FULL), X[:70], time[:70], event=event[:70], held_out=(X[70:], time[70:], event[70:])
+    )
+    same = pn.PatracRegressor(likelihood="censored", log_target=True, **FULL)
+    quietly(same, X[:70], bounds[:70], held_out=(X[70:], bounds[70:]))
+    np.testing.assert_array_equal(reg.predict(X), same.predict(X))
+    assert reg.report_.scores == same.report_.scores and reg.target_scaling_.log
+    assert reg.score(X, time, event=event) == same.score(X, bounds) == -reg.evaluate(X, bounds).scores["nlpd_in_units"]
+    assert any(f"; {(~event[:70]).sum()} of 70 are censored" in line for line in reg.report_.lines)
+    reg.save(tmp_path / "t")
+    assert pn.PatracRegressor.load(tmp_path / "t").score(X, time, event=event) == reg.score(X, time, event=event)
+    zero = quietly(pn.PatracRegressor(**FULL), X, time - time.min(), event=np.ones(len(t)))
+    assert not zero.target_scaling_.log  # log 0 is no time
+    for arguments, message in (
+        ({"event": np.where(event, 1, 3)}, r"event must be 1 or True .* got 3 at row"),
+        ({"event": ["yes"] * len(t)}, r"event must be 1 or True .* got yes at rows 0, 1, 2 and 87 more"),
+        ({"event": event[:5]}, r"event must have one entry for each of the times y, \(n,\); got shapes \(5,\)"),
+        ({"event": np.zeros(len(t))}, r"y has no bound above in any row.*Give rows that are not censored, of times"),
+        ({"event": event, "held_out": (X, time)}, r"held_out must be \(X, y, event\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pn.PatracRegressor(**FULL).fit(X, time, **arguments)
+    with pytest.raises(ValueError, match="event belongs to likelihood='censored', and likelihood is 'gaussian'"):
+        pn.PatracRegressor(likelihood="gaussian", **FULL).fit(X, time, event=event)
 
 
 def test_counts_are_in_proportion_to_their_exposure() -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import combinations
@@ -25,7 +25,7 @@ from patrac_native.cli.table import WORDS, Layout, TableFile, add_layout, layout
 from patrac_native.files import commit, replacing, say, staging
 from patrac_native.fit.candidates import RunInterrupted
 from patrac_native.fit.pieces import Pieces
-from patrac_native.fit.preprocessor import FloatArray, Preprocessor, place, unlike_numbers
+from patrac_native.fit.preprocessor import FloatArray, Preprocessor, place, some_of, unlike_numbers
 from patrac_native.fit.report import identity_of, printed, report_of, summary_content
 from patrac_native.fit.rows import hold_out
 
@@ -49,6 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--target", required=True, metavar="COL", help="the column to predict, by name or by number from 0")
     bounds = "the target's upper bound, where it is censored: the target column then holds the lower one"
     add("--upper", metavar="COL", help=f"{bounds}; equal bounds are a known value, an empty one is infinite")
+    seen = "1 or true where the target is the time of an event, 0 or false where the event would have come later"
+    add("--event", metavar="COL", help=f"{seen} (the row is censored): survival regression")
     add("--task", choices=_TASKS, help="default: classification for text, Booleans and two different numbers")
     share = "share of the rows that are held out and scored, in [0, 1); default 0.3"
     add("--test-fraction", type=float, default=0.3, metavar="F", help=f"{share}; with 0, leave-one-out scores")
@@ -87,22 +89,22 @@ def run(args: argparse.Namespace) -> int:
 def _fitted(args: argparse.Namespace, staged: str) -> int:
     """Fit, and replace the results by those that are written to the folder `staged`."""
     table, estimator, frame, targets, task = rows_of(args)
-    target = targets[0]
-    X, y = frame.drop(columns=targets), target_values(frame, targets, task)
-    labels = y if task == "classification" else None
+    target, columns = targets["target"], [*targets.values()]
+    X, labels = frame.drop(columns=columns), frame[target] if task == "classification" else None
     inputs, seed = X.drop(columns=[*estimator.drop, *estimator.ids]), estimator.random_state
-    of_copies = frame[target] if len(targets) == 1 else frame[targets]
+    of_copies = frame[target] if len(targets) == 1 else frame[columns]
     groups = None if args.group is None else frame[args.group].to_numpy()
     times = None if args.time is None else _times(frame[args.time])
     of_split: dict[str, Any] = {"seed": seed, "labels": labels, "groups": groups, "times": times}
     train, test, note = hold_out(inputs, of_copies, args.test_fraction, **of_split)
     note = f"\n  note: {note}" if note else ""
     say(f"  {len(train)} training rows, {len(test)} held out (random_state {seed}){note}")
-    held_out = (X.iloc[test], y[test]) if len(test) else None
+    given, unseen = (target_values(frame.iloc[rows], targets, task) for rows in (train, test))
+    held_out = (X.iloc[test], *unseen.values()) if len(test) else None
     try:
         with pn.Note.collect("verdict"):  # which is printed below
             groups = None if groups is None else groups[train]
-            estimator.fit(X.iloc[train], y[train], groups=groups, held_out=held_out)
+            estimator.fit(X.iloc[train], **given, groups=groups, held_out=held_out)
     except RunInterrupted as error:
         raise KeyboardInterrupt(f"before there was anything to write: {error}{_remedy(args)}") from None
     evaluation = estimator.result_.evaluation if len(test) else estimator.evaluate()
@@ -129,8 +131,8 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     return 0
 
 
-def rows_of(args: argparse.Namespace) -> tuple[TableFile, Any, pd.DataFrame, list[str], str]:
-    """Return the table of a fit, its estimator, its rows, the columns of the target and the task."""
+def rows_of(args: argparse.Namespace) -> tuple[TableFile, Any, pd.DataFrame, dict[str, str], str]:
+    """Return the table of a fit, its estimator, its rows, the columns of the target by their options, and the task."""
     table = TableFile(args.data, layout_of(args, Layout()))
     frame, targets, task = _read(table, args)
     made = pn.PatracClassifier if task == "classification" else pn.PatracRegressor
@@ -182,36 +184,46 @@ def write_command(store: str, content: dict[str, Any]) -> None:
         stream.write(json.dumps(content))
 
 
-def target_values(frame: pd.DataFrame, targets: Sequence[str], task: str) -> Any:
-    """Return y (n,), labels as they are written, or the bounds (n, 2) of censored targets; infinite where empty."""
+def target_values(frame: pd.DataFrame, targets: Mapping[str, str], task: str) -> dict[str, Any]:
+    """Return the arguments `y` and, of times, `event` of an estimator's methods.
+
+    y are numbers (n,), labels as they are written, or the bounds (n, 2) of censored targets; infinite where empty.
+    """
+    y = frame[targets["target"]]
     if task == "classification":
-        return frame[targets[0]].astype(str).to_numpy(dtype=str)
-    if len(targets) == 1:
-        return frame[targets[0]].to_numpy()
-    bounds = frame[targets].to_numpy(dtype=np.float64)
-    return np.where(np.isnan(bounds), [-np.inf, np.inf], bounds)
+        return {"y": y.astype(str).to_numpy(dtype=str)}
+    if "upper" in targets:
+        bounds = frame[[*targets.values()]].to_numpy(dtype=np.float64)
+        return {"y": np.where(np.isnan(bounds), [-np.inf, np.inf], bounds)}
+    return {"y": y.to_numpy()} | ({"event": frame[targets["event"]]} if "event" in targets else {})
 
 
-def has_target(frame: pd.DataFrame, targets: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return whether each row has a target (n,); of a censored one, either bound may be missing."""
-    return np.asarray(frame[targets[0]].notna().to_numpy(bool) | (len(targets) > 1))
+def has_target(frame: pd.DataFrame, targets: Mapping[str, str]) -> npt.NDArray[np.bool_]:
+    """Return whether each row has a target (n,); of two bounds, either may be missing."""
+    known = frame[[*targets.values()]].notna()
+    return np.asarray(known.any(axis=1) if "upper" in targets else known.all(axis=1))
 
 
-def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, list[str], str]:
+def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, dict[str, str], str]:
     """Return the rows, the columns of the target and the task; the options that name columns become their names."""
-    target = table.column(args.target, "target")
-    targets = [target] if args.upper is None else [target, table.column(args.upper, "upper")]
-    if args.upper is not None and getattr(args, "likelihood", "censored") != "censored":
-        raise ValueError(f"upper belongs to likelihood censored; got likelihood {args.likelihood}.")
-    if args.upper is not None:
+    of_target = ("target", "upper", "event")
+    targets = {name: table.column(getattr(args, name), name) for name in of_target if getattr(args, name) is not None}
+    target, censored = targets["target"], [name for name in of_target[1:] if name in targets]
+    if len(censored) > 1:
+        raise ValueError("upper and event both tell which targets are censored; give one of them.")
+    if censored and getattr(args, "likelihood", "censored") != "censored":
+        raise ValueError(f"{censored[0]} belongs to likelihood censored; got likelihood {args.likelihood}.")
+    if censored:
         args.likelihood = "censored"
     elif getattr(args, "likelihood", None) == "censored":
-        raise ValueError("likelihood censored needs upper, the column of the upper bounds: --upper COL.")
+        raise ValueError(
+            "likelihood censored needs --event COL, whether the event was seen, or --upper COL, the upper bounds."
+        )
     for option in ("group", "time"):
         if getattr(args, option) is not None:
             setattr(args, option, table.column(getattr(args, option), option))
     apart = [name for name in (args.group, args.time) if name is not None]
-    if len(apart) > 1 or set(apart) & set(targets):
+    if len(apart) > 1 or set(apart) & {*targets.values()}:
         raise ValueError(f"group and time must be one column, and not the target; got {' and '.join(apart)}.")
     args.keep = [table.column(column, "keep") for column in args.keep]
     for option in _COLUMNS:
@@ -221,7 +233,7 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         args.exposure = table.column(args.exposure, "exposure")
     named = {option: getattr(args, option, []) for option in _COLUMNS}
     exposure = [args.exposure] if hasattr(args, "exposure") else []
-    purposes = {"target": [target], "upper": targets[1:], **named, "exposure": exposure}
+    purposes = {**{name: [column] for name, column in targets.items()}, **named, "exposure": exposure}
     for (option, columns), (other, others) in combinations(purposes.items(), 2):
         for name in set(columns) & set(others):
             raise ValueError(f"{other} names {name!r}, which {option} names too; name it in one of them.")
@@ -230,7 +242,7 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
     asked = args.task or ("regression" if hasattr(args, "likelihood") else None)
     if frame[target].isna().all():
         raise ValueError(f"the target {target!r} is missing in every row.")
-    task, reason = _task(frame[target].dropna(), "regression" if args.upper is not None else asked)
+    task, reason = _task(frame[target].dropna(), "regression" if censored else asked)
     if task == "classification":
         of_numbers = {*pn.PatracRegressor().get_params()} - {*pn.PatracClassifier().get_params()}
         foreign = [name for name in vars(args) if name in {"likelihood", *of_numbers}]
@@ -253,7 +265,7 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
         count = int((~known).sum())
         rows = f"{count} rows without a target are" if count > 1 else "a row without a target is"
         say(f"  note: {rows} left out ({place(frame[target], ~known)})")
-    used = {*targets, *text, *exposure, *args.keep}
+    used = {*targets.values(), *text, *exposure, *args.keep}
     apart = [name for name in apart if name not in used]
     used |= {*apart}
     numbering = [name for name in table.names if name not in used and _numbers_rows(frame[name])]
@@ -262,7 +274,11 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, lis
     if apart:
         say(f"  note: {apart[0]} splits the rows and is left out; --keep takes it as an input")
     if numbering:
-        say(f"  note: {', '.join(numbering)} numbers the rows and is left out; --keep takes it as an input")
+        many = len(numbering) > 1
+        verbs, kept = (
+            ("number the rows and are", "them as inputs") if many else ("numbers the rows and is", "it as an input")
+        )
+        say(f"  note: {some_of(numbering)} {verbs} left out; --keep takes {kept}")
     return frame[known], targets, task
 
 
@@ -323,13 +339,13 @@ def _check_folder(out: str, overwrite: bool) -> None:
             raise FileExistsError(f"{path} exists; give --overwrite, or another folder with --out.")
 
 
-def _write(folder: str, estimator: Any, evaluation: Any, table: TableFile, targets: list[str]) -> None:
+def _write(folder: str, estimator: Any, evaluation: Any, table: TableFile, targets: Mapping[str, str]) -> None:
     """Write estimator, layout of the table, numbers and report to a folder, what predictions need first."""
     estimator.save(os.path.join(folder, ESTIMATOR), overwrite=True)
-    content = {"layout": asdict(table.layout), "names": table.names, "targets": targets}
+    content = {"layout": asdict(table.layout), "names": table.names, "targets": {**targets}}
     content |= {"class": type(estimator).__name__, "draws": identity_of(estimator.draws_)}
     pn.report.write_json(os.path.join(folder, TABLE), content)
     name = os.path.basename(table.name)
-    content = {"data": name, "target": targets[0], **summary_content(estimator, evaluation)}
+    content = {"data": name, "target": targets["target"], **summary_content(estimator, evaluation)}
     pn.report.write_json(os.path.join(folder, SUMMARY), content)
-    report_of(estimator, evaluation, name=name, target=targets[0]).write(os.path.join(folder, REPORT))
+    report_of(estimator, evaluation, name=name, target=targets["target"]).write(os.path.join(folder, REPORT))

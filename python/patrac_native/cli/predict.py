@@ -19,10 +19,11 @@ import patrac_native as pn
 from patrac_native.cli.fit import ESTIMATOR, REPORT, SUMMARY, TABLE, has_target, target_values
 from patrac_native.cli.table import Layout, TableFile, add_layout, layout_of
 from patrac_native.files import check_entries, replacing, say
+from patrac_native.fit.preprocessor import some_of
 from patrac_native.fit.report import identity_of, score_lines
 
 # The entries of table.json and of the layout in it, and what makes a cell of a spreadsheet a formula.
-_ENTRIES = {"layout": dict, "names": list, "targets": list, "class": str, "draws": str}
+_ENTRIES = {"layout": dict, "names": list, "targets": dict, "class": str, "draws": str}
 _LAYOUT: dict[str, Any] = {"sep": (str, NoneType), "header": (bool, NoneType), "decimal": str, "missing": list}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -50,11 +51,12 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"coverage must be above 0 and below 1; got {args.coverage}.")
     _check_outputs(args)
     estimator, fitted, layout = _load(args.directory)
-    targets, target = fitted["targets"], fitted["targets"][0]
+    targets, columns = fitted["targets"], [*fitted["targets"].values()]
+    target = targets["target"]
 
     def named(count: int) -> list[str]:
         """Return the names of so many columns without header: those of the fit, with or without the target."""
-        names = [name for name in fitted["names"] if count == len(fitted["names"]) or name not in targets]
+        names = [name for name in fitted["names"] if count == len(fitted["names"]) or name not in columns]
         if len(names) != count:
             raise ValueError(f"{args.data} has {count} columns, and the fitted table has {len(fitted['names'])}.")
         return names
@@ -62,17 +64,17 @@ def run(args: argparse.Namespace) -> int:
     table = TableFile(args.data, layout_of(args, layout), named)
     ids = [table.column(column, "ids") for column in args.ids]
     is_class = isinstance(estimator, pn.PatracClassifier)
-    frame = rows_of(table, estimator, targets, ids)
+    frame = rows_of(table, estimator, columns, ids)
     if args.scores is not None:
-        if not set(targets) <= set(frame):
-            raise ValueError(f"scores needs observed targets, and the table has no column {target!r}; leave it out.")
+        if absent := [name for name in columns if name not in frame]:
+            raise ValueError(f"scores needs observed targets, and the table has no column {absent[0]!r}; leave it out.")
         if not has_target(frame, targets).any():
             raise ValueError("scores needs observed targets, and no row has one; leave it out.")
-    X = frame.drop(columns=[*targets, *(name for name in ids if name not in fitted["names"])], errors="ignore")
-    columns = estimator.preprocessor_.table_columns
-    unknown = [name for name in X if name not in columns]
+    X = frame.drop(columns=[*columns, *(name for name in ids if name not in fitted["names"])], errors="ignore")
+    known_columns = estimator.preprocessor_.table_columns
+    unknown = [name for name in X if name not in known_columns]
     if unknown and {column.name for column in estimator.preprocessor_.columns} <= set(X):  # else a name may be misspelt
-        say(f"  note: {', '.join(unknown)} {'are' if unknown[1:] else 'is'} ignored: no column of the fitted table")
+        say(f"  note: {some_of(unknown)} {'are' if unknown[1:] else 'is'} ignored: no column of the fitted table")
         X = X.drop(columns=unknown)
     problems = np.array(estimator.problems(X), dtype=object)
     is_read = problems == ""
@@ -112,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
         if not known.all():
             say(f"  note: {len(X) - int(known.sum())} of the predicted rows have no target and are not scored")
         X, observed = X[known], frame[is_read][known]
-        y = target_values(observed, targets, "classification" if is_class else "regression")
-        scores = estimator.evaluate(X, y).scores
+        of_rows = target_values(observed, targets, "classification" if is_class else "regression")
+        scores = estimator.evaluate(X, **of_rows).scores
         pn.report.write_json(args.scores, {"rows": len(X), "verdict": of_predictions.grade, **scores})
         kind = estimator.draws_.likelihood.targets
         say(f"\n{score_lines(f'rows: {len(X)}', scores, kind)}\n\nwrote {args.scores}")
@@ -154,10 +156,11 @@ def _load(directory: str) -> tuple[Any, dict[str, Any], Layout]:
             fitted = json.load(stream)
         check_entries(fitted, _ENTRIES, "it")
         check_entries(fitted["layout"], _LAYOUT, "its layout")
-        if not {*map(type, fitted["names"] + fitted["targets"] + fitted["layout"]["missing"])} <= {str}:
+        columns = [*fitted["targets"].values()]
+        if not {*map(type, [*fitted["names"], *columns, *fitted["layout"]["missing"]])} <= {str}:
             raise ValueError("its names are no text")
         made = {one.__name__: one for one in (pn.PatracRegressor, pn.PatracClassifier)}[fitted["class"]]
-        layout, _ = Layout(**fitted["layout"]), (fitted["targets"][0], fitted["names"][0])
+        layout, _ = Layout(**fitted["layout"]), (fitted["targets"]["target"], fitted["names"][0])
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); fit again.") from error
     estimator = made.load(os.path.join(directory, ESTIMATOR))

@@ -44,7 +44,7 @@ from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fi
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.pieces import Pieces
 from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
-from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling
+from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling, bounds_of_events
 from patrac_native.fit.settings import Likelihood, Settings, check_parameters
 from patrac_native.fit.training import Choice
 from patrac_native.report import RerunError
@@ -463,7 +463,13 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return targets
 
     def evaluate(
-        self, X: Any = None, y: Any = None, sample_weight: npt.ArrayLike | None = None, *, exposure: Any = None
+        self,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        event: Any = None,
+        exposure: Any = None,
     ) -> Evaluation:
         """Score the predictions of rows, noise included, beside those of the trained networks.
 
@@ -477,6 +483,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             Their targets.
         sample_weight : array_like, shape (n,), optional
             Weights of the rows, positive; default ones.
+        event : array_like, shape (n,), optional
+            Of times, see `fit`.
         exposure : array_like, shape (n,), optional
             Of counts, see `fit`.
 
@@ -490,6 +498,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return self._result.leave_one_out()
         rows, y = self._checked_rows(X, reset=False), readable(y, "y")
         check_consistent_length(rows, y)
+        y = y if event is None else with_event(y, event)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
         inputs = self.preprocessor_.transform(rows)
         return evaluate(
@@ -716,6 +725,13 @@ def _array_of(values: Any, name: str) -> Any:
         raise
     except Exception as error:  # of any kind: it comes from the code of the class
         raise TypeError(f"{name} must be an array of numbers; NumPy could not read it: {error!r}.") from error
+
+
+def with_event(y: Any, event: Any) -> FloatArray:
+    """Return the bounds (n, 2) of times y (n,), of which `event` (n,) says whether they end with an event."""
+    times = readable(y, "y")
+    refuse_dates(times, "y", "give numbers, such as days since the start")
+    return bounds_of_events(check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), event)
 
 
 def whole_or_not_at_all(fit: _Method) -> _Method:

@@ -302,10 +302,14 @@ def possible_candidates(settings: Settings, likelihoods: Sequence[Likelihood]) -
     return list(dict.fromkeys(found))
 
 
-def fewer_parameters(candidate: Candidate, settings: Settings) -> list[Candidate]:
-    """Return the posteriors of classes that stay closer to their networks, the smallest last."""
+def fewer_parameters(candidate: Candidate, settings: Settings, trained: int) -> list[Candidate]:
+    """Return posteriors of the candidate's likelihood that stay closer to their networks, the smallest last.
+
+    They are of several networks, of so many trained ones: the last layer of one alone would lack what these differ in.
+    """
+    networks = min(trained, _CLASS_NETWORKS if candidate.likelihood.targets == "class" else _MIX_NETWORKS)
     widest = settings.hidden_layer_sizes[-1]
-    return [replace(candidate, architecture=pn.Out(k)) for k in (10, 1) if k < widest]
+    return [_candidate(candidate.likelihood, pn.Out(k), settings, networks) for k in (10, 1) if k < widest]
 
 
 def affordable_candidates(

@@ -335,15 +335,16 @@ class _Choice:
         candidates, self.reason = affordable_candidates(possible, nets[0], self.data.training, self.settings, minutes)
         # Classes have a pilot run without a choice too: leave-one-out scores of fixed nodes do not tell what it does.
         is_open = self.settings.given_architecture() is None and self.settings.thin is None
-        is_watched = is_open and likelihood.targets == "class"
-        if before or len(candidates) > 1 or is_watched:
+        if before or len(candidates) > 1 or (is_open and likelihood.targets == "class"):
             final = minutes * final_share(candidates)
             self._run(candidates, nets, final, of=len(candidates))
             tried = list(candidates[: len(self.trials) - before])
-            if is_watched and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network:
+            if is_open and self._is_worse_than_networks:
                 self.say("  worse than the networks by more than two standard errors: trying fewer Bayesian parameters")
-                fewer = fewer_parameters(candidates[0], self.settings)
-                self._run(fewer, nets, final, of=len(fewer))
+                kept = best_of(self.trials).candidate
+                of_kept = self._nets_of(kept)
+                fewer = fewer_parameters(kept, self.settings, len(of_kept))
+                self._run(fewer, of_kept, final, of=len(fewer))
                 tried += fewer
             minutes -= sum(one.pilot_minutes(final, nets[0], self.data.training, self.settings) for one in tried)
             if self.trials or len(candidates) > 1:
@@ -361,8 +362,26 @@ class _Choice:
         pilot = best_of(self.trials) if self.trials else None
         candidate = self.default if pilot is None else pilot.candidate
         assert candidate is not None  # all of the last likelihood were tried
-        nets = next(nets for likelihood, nets in self.nets if likelihood is candidate.likelihood)
-        return Chosen(candidate, self.reason, nets, pilot, self.trials, self.left, self.seconds)
+        if self._is_worse_than_networks:
+            assert pilot is not None
+            scores = pilot.evaluation.calibration
+            text = (
+                f"{candidate} predicts {scores.rows} validation rows worse than its networks alone, by more than two "
+                f"standard errors (NLPD {scores.nlpd:.3f} and {scores.nlpd_network:.3f}), and so did all others that "
+                "were tried; give more minutes, another likelihood or prior, or more rows."
+            )
+            self.say(f"  {text}")
+            pn.Note("worse than networks", text).give(stacklevel=2)
+        return Chosen(candidate, self.reason, self._nets_of(candidate), pilot, self.trials, self.left, self.seconds)
+
+    @property
+    def _is_worse_than_networks(self) -> bool:
+        """Whether the best trial predicts worse than its networks by more than two standard errors."""
+        return bool(self.trials) and best_of(self.trials).evaluation.calibration.is_worse_than_network
+
+    def _nets_of(self, candidate: Candidate) -> list[pn.Network]:
+        """Return the networks that were trained by the likelihood of a candidate."""
+        return next(nets for likelihood, nets in self.nets if likelihood is candidate.likelihood)
 
     def _minutes(self, training: float = 0.0) -> float:
         """Return what the budget leaves for all chains after some more seconds of training."""

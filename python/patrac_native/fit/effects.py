@@ -110,7 +110,11 @@ def summary_words(
         how = "moves probability between classes by so many points"
     else:
         first = (
-            f"The model predicts {target!r}. On {len(y)} {unseen}, its predictions are off by "
+            f"The model predicts {target!r}. Of {len(y)} {unseen}, {scores['censored']} are censored. It predicts "
+            f"{scores['concordance'] or np.nan:.0%} of the pairs whose order is known in that order (concordance); "
+            "guessing would be right for 50%."
+            if "concordance" in scores
+            else f"The model predicts {target!r}. On {len(y)} {unseen}, its predictions are off by "
             f"{float(np.mean(scores['rmse'])):.4g} (root mean square); always predicting their mean would be off by "
             f"{float(np.std(y, axis=0).mean()):.4g}."
         )

@@ -33,6 +33,8 @@ _UNRELIABLE = (
     "too good: the weights by which rows are left out are unreliable for {} of {} rows, which the posterior follows "
     "closely; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
 )
+# Pairs of at most so many rows tell the concordance.
+_CONCORDANCE_ROWS = 2_000
 # Probabilities of the central intervals of y whose coverage is reported.
 COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -53,6 +55,14 @@ class Evaluation:
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
         target, of the posterior and of the trained network) and nlpd_in_units (in the target's units); pit_mean and
         pit_sd. Where rows were left out one at a time, unreliable_rows is the number of those with unreliable weights.
+
+        Where targets are censored, nlpd has the log probability of their bounds, and concordance, Harrell's index,
+        takes the place of rmse: the share of pairs that are predicted in their order, where it is known. Each counts
+        in coverage as the predicted probability of being inside given its bounds, as in D-calibration (Haider et
+        al. 2020, Effective ways to build and evaluate individual survival distributions). Its expectation is right if
+        the predictions are, but many censored targets draw it towards that. So censored is their number, and
+        coverage_decided the shares of all targets that are inside 90% intervals, and that are not outside, whatever
+        the censored ones were.
 
         Of classes: nll (mean over draws) and nlpd (of the mean probabilities), in nats a row; brier, ece and accuracy;
         "network", the scores of the trained network; "entropy" and "entropy_of_wrong_rows" (None if there are none),
@@ -119,6 +129,8 @@ def evaluate(
     scores["nlpd"] = calibration.nlpd
     if not is_class:
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network
+    if not is_class and (censored := int((~_is_known(draws.likelihood, y)).sum())):
+        scores["censored"] = censored
     if details and kind == LEAVE_ONE_OUT:
         scores["unreliable_rows"] = calibration.unreliable
     arrays = {} if weights is None else {"weight": weights}
@@ -129,6 +141,10 @@ def evaluate(
     elif details:
         found, of_rows = _number_details(distribution, units, rows)
         found["rmse_network"] = None if rmse is None else _plain(rmse)
+        if "censored" in scores:  # an error of a later time is not known
+            found |= {"rmse": None, "rmse_network": None, "concordance_network": None}
+            if kind != LEAVE_ONE_OUT:
+                found["concordance_network"] = _concordance(network.mean(), draws.likelihood, rows)
         slope = units.slope(typical(draws.likelihood, y))
         log_units = draws.likelihood.log_units(distribution.check_targets(y), slope)
         of_rows["nlpd_in_units"] = of_rows["nlpd"] + log_units
@@ -172,7 +188,7 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
     def mean(values: FloatArray) -> FloatArray:
         return np.asarray(np.average(values, axis=0, weights=rows.sample_weight))
 
-    scores = {
+    scores: dict[str, Any] = {
         "rmse": _plain(np.sqrt(mean((whole["mean"] - y) ** 2))),
         "coverage": {f"{coverage:g}": float(mean(whole[f"{coverage:g}"]).mean()) for coverage in COVERAGES},
         "interval_width": _plain(mean(whole["upper"] - whole["lower"])),
@@ -180,7 +196,15 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
         "pit_mean": float(whole["pit"].mean()),
         "pit_sd": float(whole["pit"].std()),
     }
-    arrays = {"y": y} | {name: whole[name] for name in ("mean", "lower", "upper", "noise_sd", "pit", "epistemic")}
+    arrays: dict[str, npt.NDArray[Any]] = {"y": y}
+    arrays |= {name: whole[name] for name in ("mean", "lower", "upper", "noise_sd", "pit", "epistemic")}
+    known = _is_known(likelihood, rows.y)
+    if not known.all():
+        arrays["known"] = known
+        inside = whole["0.9"]
+        ends = ((inside == 1).astype(np.float64), (inside > 0).astype(np.float64))
+        scores["coverage_decided"] = [float(mean(end).mean()) for end in ends]
+        scores["concordance"] = _concordance(whole["mean"], likelihood, rows)
     if y.shape[1] == 1:
         arrays = {name: values[:, 0] for name, values in arrays.items()}
     return scores, {**arrays, "nlpd": whole["nlpd"]}
@@ -188,8 +212,33 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
 
 def typical(likelihood: Any, y: npt.NDArray[Any]) -> FloatArray:
     """Return the number (n, t) that stands for each target."""
-    shape = (len(y), -1, *([likelihood.numbers_per_target] if likelihood.numbers_per_target > 1 else []))
-    return np.asarray(likelihood.typical(np.reshape(y, shape)))
+    return np.asarray(likelihood.typical(_by_target(likelihood, y)))
+
+
+def _by_target(likelihood: Any, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return targets as (n, t), or (n, t, q) of q numbers each."""
+    return np.reshape(y, (len(y), -1, *([likelihood.numbers_per_target] if likelihood.numbers_per_target > 1 else [])))
+
+
+def _is_known(likelihood: Any, y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which targets (n, t) are not censored."""
+    return np.asarray(likelihood.is_known(_by_target(likelihood, y)))
+
+
+def _concordance(mean: FloatArray, likelihood: Any, rows: Rows) -> float | None:
+    """Return the share of pairs, among up to 2,000 rows, whose predicted means (n, t) are in their known order.
+
+    That is Harrell's concordance index: the order is known where the bounds do not overlap, and equal means count half.
+    None if there is no such pair.
+    """
+    at = np.linspace(0, len(mean) - 1, min(len(mean), _CONCORDANCE_ROWS)).round().astype(np.intp)
+    bounds, mean = _by_target(likelihood, rows.y)[at], mean[at]
+    before = bounds[:, None, :, 1] <= bounds[None, :, :, 0]
+    pairs = (before & ~before.swapaxes(0, 1)).astype(np.float64)
+    if rows.sample_weight is not None:
+        pairs *= np.multiply.outer(rows.sample_weight[at], rows.sample_weight[at])[..., None]
+    right = 0.5 * (np.sign(mean[None] - mean[:, None]) + 1.0)
+    return float((right * pairs).sum() / pairs.sum()) if pairs.any() else None
 
 
 def _class_accuracy(distribution: Any, rows: Rows, _: FloatArray | None) -> ScoresAndArrays:

@@ -413,4 +413,6 @@ def _shown(value: Any) -> str:
         return ", ".join(f"of {float(name):.0%} intervals {float(share):.1%}" for name, share in value.items())
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return " and ".join(map(_shown, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

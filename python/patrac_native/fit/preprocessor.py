@@ -214,7 +214,10 @@ class Preprocessor:
     table_columns : list of str
         The names of all columns of the fitted table.
     notes : list of str
-        What was dropped, imputed or taken for a category, for the user.
+        What was dropped, imputed or taken for a category, for the user: one line for all columns of a kind.
+    facts : dict of str to dict
+        What holds for each column by its name: "missing", how many values are and what became of them; "constant", the
+        value in every training row of a column that was dropped.
     components : Components or None
         The principal components that `transform` returns in place of the inputs; `fit` leaves them None.
     """
@@ -225,8 +228,10 @@ class Preprocessor:
         table_columns: Sequence[str],
         notes: Sequence[str],
         components: Components | None = None,
+        facts: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.columns, self.table_columns, self.notes = list(columns), list(table_columns), list(notes)
+        self.facts = {kind: dict((facts or {}).get(kind, {})) for kind in ("missing", "constant")}
         self.components = components
 
     @classmethod
@@ -271,6 +276,8 @@ class Preprocessor:
             sample_weight = None
         columns: list[Column] = []
         notes: list[str] = []
+        gone: dict[str, str] = {}
+        constant: dict[str, str] = {}
 
         def fit_column(name: str) -> None:
             series = table[name]
@@ -281,7 +288,7 @@ class Preprocessor:
                 became = (
                     ": a category of its own" if column.fill is None else f" imputed by {column._text(column.fill)}"
                 )
-                notes.append(f"column {name!r}: {missing} missing value{'s' * (missing > 1)}{became}")
+                gone[name] = f"{missing} missing value{'s' * (missing > 1)}{became}"
                 column = replace(column, indicator=indicator or column.indicator)
             if column.kind == "date" and (never := np.floor(values) == _NEVER).any():
                 notes.append(
@@ -291,21 +298,33 @@ class Preprocessor:
             if not standardize:
                 column = replace(column, mean=0.0, scale=1.0)
             if not column.scale:
-                value = _plain(series[~np.isnan(values)].iloc[0])
-                notes.append(f"column {name!r} is {value} in every training row and was dropped")
+                constant[name] = _plain(series[~np.isnan(values)].iloc[0])
             if column.names:
                 columns.append(column)
 
         _for_all([name for name in table if named.get(name) != "drop"], fit_column)
         if not columns:
             raise ValueError("no column is left to predict from: every one is dropped or constant.")
+        if len(gone) == 1:
+            notes += [f"column {name!r}: {what}" for name, what in gone.items()]
+        elif gone:
+            shown = some_of([f"{name!r} ({what})" for name, what in gone.items()])
+            notes.append(f"{len(gone)} columns have missing values: {shown}")
+        if len(constant) == 1:
+            notes += [
+                f"column {name!r} is {value} in every training row and was dropped" for name, value in constant.items()
+            ]
+        elif constant:
+            shown = some_of([f"{name!r} ({value})" for name, value in constant.items()])
+            notes.append(f"{len(constant)} columns have one value in every training row and were dropped: {shown}")
         texts = [one for one in columns if one.kind == "text" and named.get(one.name) != "categorical"]
         if texts:
-            shown = (
-                f"{one.name} ({', '.join(one.categories[:3])}{', ...' * (len(one.categories) > 3)})" for one in texts
+            shown = some_of(
+                [f"{one.name} ({', '.join(one.categories[:3])}{', ...' * (len(one.categories) > 3)})" for one in texts],
+                "; ",
             )
-            notes.append(f"read as categories, because they hold text: {'; '.join(shown)}")
-        made = cls(columns, list(table), notes)
+            notes.append(f"read as categories, because they hold text: {shown}")
+        made = cls(columns, list(table), notes, facts={"missing": gone, "constant": constant})
         if standardize:
             made._share_scale(table)
         return made
@@ -429,8 +448,11 @@ class Preprocessor:
         return text
 
     def table(self) -> list[list[str]]:
-        """Return name, kind and contents of each column, for a report."""
-        return [column.described() for column in self.columns]
+        """Return name, kind and contents of each column, for a report; those that were dropped as constant last."""
+        rows = [column.described() for column in self.columns]
+        for row in rows:
+            row[2] += f"; {self.facts['missing'][row[0]]}" if row[0] in self.facts["missing"] else ""
+        return rows + [[name, "constant, dropped", value] for name, value in self.facts["constant"].items()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor to the bit."""
@@ -440,6 +462,7 @@ class Preprocessor:
             "columns": columns,
             "table_columns": self.table_columns,
             "notes": self.notes,
+            "facts": self.facts,
             "components": None if self.components is None else self.components.to_dict(),
         }
 
@@ -448,7 +471,7 @@ class Preprocessor:
         """Rebuild a preprocessor; raise ValueError if the content is not what `to_dict` returns."""
         try:
             known: dict[str, Any] = {"format": int, "columns": list, "table_columns": list, "notes": list}
-            known["components"] = (dict, NoneType)
+            known |= {"facts": dict, "components": (dict, NoneType)}
             check_entries(content, known, "it")
             if content["format"] != _FORMAT:
                 raise ValueError(f"it has format {content['format']!r}, and this version reads {_FORMAT}")
@@ -465,9 +488,11 @@ class Preprocessor:
                 check_entries(one, of_column, f"column {column.name!r}")
                 if not column._is_whole:
                     raise ValueError(f"column {column.name!r} is none that a fit makes")
-            made = cls(columns, content["table_columns"], content["notes"])
-            if {*map(type, [*made.table_columns, *made.notes])} != {str}:
-                raise ValueError("its table_columns or notes are no text")
+            made = cls(columns, content["table_columns"], content["notes"], facts=content["facts"])
+            check_entries(content["facts"], dict.fromkeys(made.facts, dict), "its facts")
+            facts = [text for of_columns in made.facts.values() for one in of_columns.items() for text in one]
+            if {*map(type, [*made.table_columns, *made.notes, *facts])} != {str}:
+                raise ValueError("its table_columns, notes or facts are no text")
             names = [column.name for column in columns]
             if not names or any(len(set(one)) < len(one) for one in (names, made.table_columns)):
                 raise ValueError("it has no column, or two of one name")
@@ -713,6 +738,12 @@ def _plain(value: Any) -> str:
     """Return a value as text: text as it is, whole numbers without a fraction."""
     item = value.item() if isinstance(value, np.generic) else value
     return str(int(item)) if isinstance(item, float) and item.is_integer() else str(item)
+
+
+def some_of(items: Sequence[str], separator: str = ", ", most: int = 5) -> str:
+    """Return a few items of a list, and how many others there are."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return f"{separator.join(items[:most])}{more}"
 
 
 def place(series: pd.Series, mask: npt.ArrayLike) -> str:

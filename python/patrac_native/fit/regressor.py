@@ -13,7 +13,14 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array
 
 import patrac_native as pn
-from patrac_native.fit.base import PatracEstimator, Uncertainty, documented, readable, whole_or_not_at_all
+from patrac_native.fit.base import (
+    PatracEstimator,
+    Uncertainty,
+    documented,
+    readable,
+    whole_or_not_at_all,
+    with_event,
+)
 from patrac_native.fit.choice import may_choose
 from patrac_native.fit.noise import are_counts, best_noise, is_coarse, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
@@ -35,7 +42,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         Distribution of the targets, in the units of y: an object such as `Gaussian("sampled")`, or a name. "gaussian"
         is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
         inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "censored" is
-        "gaussian" of targets y (n, 2) of which lower and upper bounds are known. By default networks alone, trained on
+        "gaussian" of targets y (n, 2) of which lower and upper bounds are known, or of times y (n,) with `event` in
+        `fit`. By default networks alone, trained on
         folds of at most 5,000 rows, tell by left-out rows whether there are counts ("negative-binomial", where all
         targets are whole and none is negative), outliers ("student-t", where residuals have its tails), and whether
         log y is predicted better (`log_target`). Otherwise it is "heteroscedastic" if a short run of it is convincing
@@ -46,7 +54,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         Whether the likelihood is that of log y: all targets must be positive, and noise is then a factor. Predictions
         are in the units of y all the same, and `likelihood`, `noise_variance` and the fitted function are of log y. By
         default, where `likelihood` is left open, it is chosen with it if the largest target is more than twice the
-        smallest; else False.
+        smallest; of times with `event` it is True if all are positive; else False.
     noise_variance : float, optional
         Of "gaussian" and "censored": the variance in the units of y squared, > 0; by default it is sampled.
     df : float, optional
@@ -132,6 +140,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         y: npt.ArrayLike,
         sample_weight: npt.ArrayLike | None = None,
         *,
+        event: npt.ArrayLike | None = None,
         exposure: npt.ArrayLike | None = None,
         groups: npt.ArrayLike | None = None,
         held_out: tuple[Any, ...] | None = None,
@@ -148,13 +157,17 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         sample_weight : array_like, shape (n,), optional
             Nonnegative weights, which count a row as that many rows in scaling, training, the choice of the penalty and
             of the posterior, and the posterior. Default ones.
+        event : array_like, shape (n,), optional
+            Of times y (n,): 1 or True where y is the time of the event, 0 or False where the event would have come
+            later, so that the row is censored. The likelihood is then "censored", by default of log y
+            (`log_target`) if all times are positive: log-normal survival regression.
         exposure : array_like, shape (n,), optional
             Of counts: positive numbers to which their means are proportional; by default the column `exposure` of X, or
             ones.
         groups : array_like, shape (n,), optional
             Labels of groups, such as patients, whose rows stay together wherever the fit leaves rows out: in the choice
             of penalty, noise and posterior. By default copies of a row do.
-        held_out : (X, y) or (X, y, exposure), optional
+        held_out : (X, y), (X, y, event) or (X, y, exposure), optional
             Rows that are not trained on. The scores of `report_` are theirs, the verdict rests on them, and convergence
             is checked at them. By default scores and verdict are those of rows that a shorter run left out, or of
             leave-one-out predictions; these do not count in the verdict where `architecture` fixes parameters, which
@@ -180,6 +193,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             If predictions should not be used for another reason, or as `train` and `sample`.
         """
         settings = Settings.of(self.get_params(deep=False), type(self).__name__)
+        if event is not None:
+            settings, y, held_out = _of_times(settings, y, event, held_out)
         likelihoods = settings.likelihoods(dispersion=1.0)  # estimated later, if it is not given
         if getattr(likelihoods[-1], "targets", None) not in ("real", "count"):
             raise TypeError(
@@ -197,7 +212,14 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         targets, self._y_has_columns = _numbers(y, self._numbers_per_target)
         self.n_outputs_ = targets.shape[1]
         if self._numbers_per_target > 1:  # before their scale is computed from them
-            return np.asarray(likelihood.check_targets(targets, len(targets), self.n_outputs_))
+            bounds = np.asarray(likelihood.check_targets(targets, len(targets), self.n_outputs_))
+            for end, side in enumerate(("below", "above")):
+                if np.isinf(bounds[..., end]).all(axis=0).any():
+                    raise ValueError(
+                        f"y has no bound {side} in any row: nothing tells how large it is. Give rows that are not "
+                        "censored, of times rows with an event."
+                    )
+            return bounds
         return targets
 
     def _kind_of_noise(
@@ -249,9 +271,13 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         is_standardized = self.standardize and likelihood.targets == "real"
         scaling = TargetScaling.fit(likelihood.typical(targets), weights, standardize=is_standardized, log=log)
         self.target_scaling_ = scaling
-        return scaling.transform(targets), self.n_outputs_, scaling.describe()
+        censored = int((~likelihood.is_known(targets)).sum())
+        of_rows = f"; {censored} of {len(targets)} are censored" if censored else ""
+        return scaling.transform(targets), self.n_outputs_, f"{scaling.describe()}{of_rows}"
 
-    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None, *, event: npt.ArrayLike | None = None
+    ) -> float:
         """Return R2 of the mean or, where targets have bounds, the mean log predictive density of rows, in units of y.
 
         Parameters
@@ -261,6 +287,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Targets, of the shape that was fitted.
         sample_weight : array_like, shape (n,), optional
             Weights of the rows; default ones.
+        event : array_like, shape (n,), optional
+            Of times, as for `fit`.
 
         Returns
         -------
@@ -269,7 +297,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         """
         if self._numbers_per_target == 1:
             return float(super().score(X, y, sample_weight))
-        return -float(self.evaluate(X, y, sample_weight).scores["nlpd_in_units"])
+        return -float(self.evaluate(X, y, sample_weight, event=event).scores["nlpd_in_units"])
 
     def _observed(self, y: Any) -> npt.NDArray[Any]:
         """Return observed targets (n, t) in their units."""
@@ -438,6 +466,24 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         return values if self._y_has_columns else values[:, 0]
 
 
+def _of_times(
+    settings: Settings, y: Any, event: Any, held_out: tuple[Any, ...] | None
+) -> tuple[Settings, FloatArray, tuple[Any, ...] | None]:
+    """Return the settings of a fit to times of which some are censored, with their bounds in place of the times."""
+    likelihood = settings.likelihood
+    if getattr(likelihood, "label", likelihood) not in (None, pn.CensoredGaussian.label):
+        raise ValueError(f"event belongs to likelihood='censored', and likelihood is {likelihood!r}; leave it out.")
+    bounds = with_event(y, event)
+    if held_out is not None:
+        if not isinstance(held_out, tuple | list) or len(held_out) != 3:
+            raise ValueError("held_out must be (X, y, event) where event is given.")
+        held_out = (held_out[0], with_event(*held_out[1:]))
+    log = settings.log_target
+    if log is None:
+        log = bool((bounds[:, 0] > 0).all() and (held_out is None or (held_out[1][:, 0] > 0).all()))
+    return replace(settings, likelihood=likelihood or pn.CensoredGaussian.label, log_target=log), bounds, held_out
+
+
 def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
     """Return targets (n, t), or (n, t, each) if each has several numbers, and whether y had an axis for targets."""
     y = readable(y, "y")
@@ -455,6 +501,7 @@ def _numbers(y: Any, each: int) -> tuple[FloatArray, bool]:
     axes = 1 if each == 1 else 2
     if found.ndim not in (axes, axes + 1) or (each > 1 and found.shape[-1] != each):
         several = f", {each}), or (n, t, {each})" if each > 1 else "), or (n, t)"
-        raise ValueError(f"y must have shape (n{several} for t targets; got {found.shape}.")
+        of_times = "; of times (n,) give event too" if each > 1 else ""
+        raise ValueError(f"y must have shape (n{several} for t targets; got {found.shape}{of_times}.")
     shape = (len(found), -1) if each == 1 else (len(found), -1, each)
     return found.reshape(shape), found.ndim > axes

@@ -54,9 +54,16 @@ def score_rows(scores: Mapping[str, Any], targets: str) -> list[list[Any]]:
         wrong = scores["entropy_of_wrong_rows"]
         return rows + ([["entropy, epistemic, of wrong rows (nats)", wrong["epistemic"], None]] if wrong else [])
     of_target = "" if targets == "count" else ", standardised target"
-    ends = " (ends in part)" if targets == "count" else ""
+    ends, decided = " (ends in part)" if targets == "count" else "", scores.get("coverage_decided")
+    if decided is not None:
+        ends = " (D-calibration)"
+        left_out += [
+            ["censored rows", scores["censored"], None],
+            ["inside 90% intervals, as far as decided", "{:.1%} to {:.1%}".format(*decided), None],
+        ]
+    order = ("RMSE", "rmse") if decided is None else ("concordance of pairs whose order is known", "concordance")
     return [
-        ["RMSE", scores["rmse"], scores["rmse_network"]],
+        [order[0], scores[order[1]], scores[f"{order[1]}_network"]],
         ["NLPD a row" + of_target, scores["nlpd"], scores["nlpd_network"]],
         *([["NLPD a row, target's units", scores["nlpd_in_units"], None]] if of_target else []),
         ["CRPS", scores["crps"], None],
@@ -117,6 +124,7 @@ def summary_content(estimator: PatracEstimator, evaluation: Evaluation) -> dict[
         "draws": identity_of(estimator.draws_),
         "task": "classification" if hasattr(estimator, "classes_") else "regression",
         "inputs": estimator.preprocessor_.names,
+        "columns": estimator.preprocessor_.facts,
         "classes": [] if not hasattr(estimator, "classes_") else estimator.classes_.tolist(),
         "rows": {"training": len(result.data.training.X), "held_out": _held_out_rows(estimator)},
         "architecture": first.network.architecture.to_dict(),
@@ -251,6 +259,12 @@ def _units_of_scores(estimator: PatracEstimator) -> str:
         if likelihood.targets == "count"
         else "RMSE, CRPS and widths are in the target's units; intervals of y include the noise."
     )
+    if estimator.report_.scores.get("censored"):
+        intervals += (
+            " Of a censored row, NLPD has the log probability of what was seen, such as a later time, and coverage and "
+            "PIT have the predicted probability given that (D-calibration): many such rows draw coverage towards its "
+            "name. As far as decided: the share that is inside, and that is not outside, whatever the target was."
+        )
     return f"{intervals} {likelihood.describe_network_noise()}"
 
 
@@ -304,18 +318,24 @@ def _figures(est: PatracEstimator, evaluation: Evaluation, target: str, X: Float
     """Yield figures and captions for a fitted estimator of numbers whose rows of inputs X (n, d) were scored."""
     yield from _curve(est, target)
     arrays = evaluation.arrays
-    y, mean, lower, upper = (arrays[name] for name in ("y", "mean", "lower", "upper"))
-    figure = page_figure(4.2)
-    wide, square = figure.subplots(1, 2, width_ratios=(1.7, 1.0))
-    plots.sorted_intervals(y, mean, lower, upper, wide)
-    plots.predicted_vs_observed(y, mean, lower, upper, square)
-    ends = (min(lower.min(), y.min()), max(upper.max(), y.max()))
-    square.set(xlim=ends, ylim=ends, aspect="equal")
-    yield (
-        figure,
-        "95% intervals of y in the order of the prediction, and predicted means with these intervals against the "
-        "observations on equal axes, in the target's units; diamonds: observations outside their interval.",
-    )
+    shown, of_rows = np.full(len(arrays["y"]), True), ""
+    if "known" in arrays:
+        shown = np.asarray(arrays["known"].reshape(len(shown), -1).all(axis=1))
+        of_rows = " Only rows that are not censored: long times are missing among them."
+    y, mean, lower, upper = (arrays[name][shown] for name in ("y", "mean", "lower", "upper"))
+    if shown.any():
+        figure = page_figure(4.2)
+        wide, square = figure.subplots(1, 2, width_ratios=(1.7, 1.0))
+        plots.sorted_intervals(y, mean, lower, upper, wide)
+        plots.predicted_vs_observed(y, mean, lower, upper, square)
+        ends = (min(lower.min(), y.min()), max(upper.max(), y.max()))
+        square.set(xlim=ends, ylim=ends, aspect="equal")
+        yield (
+            figure,
+            "95% intervals of y in the order of the prediction, and predicted means with these intervals against the "
+            "observations on equal axes, in the target's units; diamonds: observations outside their interval."
+            f"{of_rows}",
+        )
     yield from _rerun_error(est)
     figure = page_figure(4.4)
     left, right = figure.subplots(1, 2)
@@ -328,16 +348,18 @@ def _figures(est: PatracEstimator, evaluation: Evaluation, target: str, X: Float
     )
     figure, varies = page_figure(3.2), est.draws_.likelihood.noise_by_row
     axes = figure.subplots(1, 2 if varies else 1, squeeze=False)[0]
-    plots.epistemic_share(mean, arrays["epistemic"], axes[0])
+    plots.epistemic_share(arrays["mean"], arrays["epistemic"], axes[0])
     caption = "Epistemic share: the variance of f over that of y in each row, the part that more data would remove."
     if varies:
-        alpha = float(np.clip(150 / mean.size, 0.15, 0.7))
-        axes[1].scatter(mean, arrays["noise_sd"], s=9, color="#0072B2", alpha=alpha, linewidths=0)
+        alpha = float(np.clip(150 / arrays["mean"].size, 0.15, 0.7))
+        axes[1].scatter(arrays["mean"], arrays["noise_sd"], s=9, color="#0072B2", alpha=alpha, linewidths=0)
         axes[1].set_ylim(bottom=0.0)
         plots.tidy(axes[1], "predicted mean", "noise sd")
         caption += " Right: the standard deviation of the noise of each row, which the network predicts."
     yield figure, caption
-    yield _residuals(est, y - mean, X)
+    if shown.any():
+        figure, caption = _residuals(est, y - mean, X[shown])
+        yield figure, f"{caption}{of_rows}"
 
 
 def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:

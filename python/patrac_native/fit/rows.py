@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from patrac_native import diagnostics
 from patrac_native.files import check_entries, check_numbers
-from patrac_native.fit.preprocessor import mean_and_scale
+from patrac_native.fit.preprocessor import mean_and_scale, place
 from patrac_native.report import RerunError
 
 FloatArray = npt.NDArray[np.float64]
@@ -177,6 +178,26 @@ def _logarithm(y: FloatArray) -> FloatArray:
         )
     with np.errstate(divide="ignore"):
         return np.log(y)
+
+
+def bounds_of_events(y: FloatArray, event: Any) -> FloatArray:
+    """Return the bounds (n, 2) of times y (n,): equal where the event was seen, else the time and infinity.
+
+    Raises ValueError unless each entry of `event` (n,) is 1 or 0, or a Boolean.
+    """
+    given = event if isinstance(event, pd.Series) else pd.Series(np.asarray(event))
+    if np.ndim(y) != 1 or given.shape != np.shape(y):
+        raise ValueError(
+            f"event must have one entry for each of the times y, (n,); got shapes {np.shape(event)} and {np.shape(y)}."
+        )
+    seen = pd.to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    odd = ~np.isin(seen, (0.0, 1.0))
+    if odd.any():
+        raise ValueError(
+            "event must be 1 or True where y is the time of an event, and 0 or False where the row is censored at y; "
+            f"got {given[odd].iloc[0]!s} at {place(given, odd)}."
+        )
+    return np.stack([y, np.where(seen == 1.0, y, np.inf)], axis=1)
 
 
 class Rows(NamedTuple):

@@ -234,6 +234,10 @@ class Likelihood(Complete, abstract=True):
         """Return finite numbers (n, t), or labels (n,), that stand for the targets; here y itself."""
         return y
 
+    def is_known(self, y: Targets) -> npt.NDArray[np.bool_]:
+        """Return which targets are known, not censored, of the shape of `typical`; here all."""
+        return np.ones(np.shape(y), dtype=bool)
+
     def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
         """Return what the negative log densities of targets y / scale lack of those of y, (n,).
 

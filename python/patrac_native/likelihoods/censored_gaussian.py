@@ -121,10 +121,13 @@ class CensoredGaussian(SampledNoiseLikelihood):
         lower, upper = np.moveaxis(np.where(np.isinf(y), y[..., ::-1], y), -1, 0)
         return np.asarray(lower + 0.5 * (upper - lower))
 
+    def is_known(self, y: Targets) -> npt.NDArray[np.bool_]:
+        """Return where the bounds are equal, shape (n, m)."""
+        return np.asarray(y[..., 0] == y[..., 1])
+
     def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
         """Return the sum of log scale over the targets that are known: probabilities of others have no units."""
-        known = y[..., 0] == y[..., 1]
-        return np.asarray(np.where(known, np.log(scale), 0.0).sum(axis=1))
+        return np.asarray(np.where(self.is_known(y), np.log(scale), 0.0).sum(axis=1))
 
     def core_targets(self, y: Targets, offset: FloatArray | None) -> FloatArray:
         """Return the lower bounds and, beside them, the upper ones, shape (n, 2m)."""
@@ -132,7 +135,7 @@ class CensoredGaussian(SampledNoiseLikelihood):
 
     def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
         """Return the scale of each output, and the share of the weight whose targets are known."""
-        known = row_weights @ (y[..., 0] == y[..., 1]) / row_weights.sum()
+        known = row_weights @ self.is_known(y) / row_weights.sum()
         return {"scale": self.scale_vector(n_outputs), "known": known}
 
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
