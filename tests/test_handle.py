@@ -241,6 +241,34 @@ def test_a_stopped_run_goes_on_from_its_store(tmp_path: Path) -> None:
     assert not other.exists() and store.exists()
 
 
+def test_a_resumed_run_has_a_handle_and_its_store_outlives_a_cancel(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    store, settings = tmp_path / "run.zarr", {**SETTINGS, "warmup": 300, "thin": 50}
+    first = pn.sample(POST, pn.PCNL(), draws=20, store=store, **settings)
+    run = pn.resume(store, MANY, progress=False, wait=False)
+    assert run._since[1] >= 3 * 20 * 50  # the speed is that of its own steps
+    with pytest.raises(FileExistsError, match="another run writes to"):
+        pn.resume(store, MANY, wait=False)
+    until(lambda: run.progress.draws > 20 and run.progress.phase == "sampling")
+    run.pause()
+    until(lambda: run.progress.phase == "paused")
+    so_far = run.peek()
+    assert so_far is not None and so_far.n_draws > 20
+    run.cancel()
+    with pytest.raises(RuntimeError, match="the run was cancelled"):
+        run.wait()
+    kept = pn.Draws.open(store).n_draws
+    assert kept >= so_far.n_draws
+    with pn.resume(store, kept + 20, progress=False, wait=False) as run:
+        draws = run.wait()
+    assert run.progress.phase == "completed"
+    np.testing.assert_array_equal(draws.theta[:, :20], first.theta)
+    check_equal(draws, pn.sample(POST, pn.PCNL(), draws=kept + 20, **settings))
+    with pytest.raises(ValueError, match="draws is the total of each chain"):
+        pn.resume(store, 20, wait=False)
+    pn.resume(store, kept + 21, progress=False)  # the lock has ended with each of these runs
+
+
 # Ends of processes
 
 SCRIPT = """

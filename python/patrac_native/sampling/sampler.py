@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ParamSpec, Protocol, cast, overload
+from typing import Any, Literal, ParamSpec, Protocol, cast, overload
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.run_folder import RunFolder
@@ -270,6 +271,30 @@ def _run_in_stretches(run: PreparedRun, kept: Kept, handle: Run | None) -> Outco
         return run_stretches(run, kept, report, None if handle is None else handle.border_of(kept))
 
 
+@overload
+def resume(
+    store: str | os.PathLike[str],
+    draws: int,
+    *,
+    post: Posterior | None = ...,
+    threads: int | None = ...,
+    until: Callable[[Draws], bool] | None = ...,
+    exact: bool = ...,
+    progress: bool | None = ...,
+    wait: Literal[True] = ...,
+) -> Draws: ...
+@overload
+def resume(
+    store: str | os.PathLike[str],
+    draws: int,
+    *,
+    post: Posterior | None = ...,
+    threads: int | None = ...,
+    until: Callable[[Draws], bool] | None = ...,
+    exact: bool = ...,
+    progress: bool | None = ...,
+    wait: Literal[False],
+) -> Run: ...
 def resume(
     store: str | os.PathLike[str],
     draws: int,
@@ -279,7 +304,8 @@ def resume(
     until: Callable[[Draws], bool] | None = None,
     exact: bool = True,
     progress: bool | None = None,
-) -> Draws:
+    wait: bool = True,
+) -> Draws | Run:
     """Go on with a run that `sample(..., store=store)` began, whether it was completed, interrupted or killed.
 
     The draws are the same to the bit as those of one run without a break: 500 draws, resumed to 1,000, are the 1,000
@@ -301,10 +327,13 @@ def resume(
     exact : bool
         Whether the run must go on to the bits of a run without a break: with the instruction-set level and the version
         of the package with which it began; default True. False goes on with what there is.
+    wait : bool
+        Whether to wait for the end of the run; default True. False returns at once, as `start` does.
 
     Returns
     -------
-    Draws
+    Draws, or Run if `wait` is False
+        `Run.cancel` of a resumed run leaves the store with its last checkpoint.
 
     Raises
     ------
@@ -333,7 +362,8 @@ def resume(
         raise TypeError(f"post must be the Posterior of the run, or None; got {type(post).__name__}.")
     total, folder = check_count(draws, "draws"), RunFolder(store)
     header, arrays = folder.given()
-    with folder.locked():
+    with ExitStack() as locked:
+        locked.enter_context(folder.locked())
         its_post = stored_posterior(header, arrays, post, folder.path)
         if exact:
             check_exact(header, its_post, folder.path)
@@ -348,7 +378,15 @@ def resume(
             check_resolved(header, run, folder.path)
         for note in run.notes:
             note.give(stacklevel=2)
-        found, notes = _run_in_stretches(run, KeptInFolder(run, *place), None)
+        kept, until_the_end = KeptInFolder(run, *place), locked.pop_all()
+
+    def carry_out(handle: Run | None) -> Outcome:
+        with until_the_end:
+            return _run_in_stretches(run, kept, handle)
+
+    if not wait:
+        return Run(run, folder, carry_out, resumed=kept.at)
+    found, notes = carry_out(None)
     for note in notes:
         note.give(stacklevel=2)
     return cast(Draws, found)
