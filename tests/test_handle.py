@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,6 +334,40 @@ def test_sigterm_leaves_a_store_to_resume(call: str, tmp_path: Path) -> None:
     first = pn.Draws.load(store)
     resumed = pn.resume(store, first.n_draws + 1, progress=False)
     np.testing.assert_array_equal(resumed.theta[:, :-1], first.theta)
+
+
+def test_a_kill_costs_no_more_draws_than_the_run_had_said(tmp_path: Path) -> None:
+    """The last line that a killed process had written is held against its store."""
+    pytest.importorskip("zarr")
+    script = textwrap.dedent(SCRIPT) + textwrap.dedent(
+        f"""
+        store = {str(tmp_path / "run.zarr")!r}
+        settings |= dict(thin=50)
+        if os.path.exists(store):
+            run = pn.resume(store, 10**8, threads=2, progress=False, wait=False)
+        else:
+            run = pn.start(post, draws=10**8, store=store, **settings)
+        while True:
+            time.sleep(0.002)
+            now = run.progress
+            print(now.draws, now.kill_costs, "a kill costs at most" in str(now), flush=True)
+        """
+    )
+    kept = 0
+    for lines in (5, 300, 900):
+        run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert run.stdout is not None
+        said = [run.stdout.readline().split() for _ in range(lines)]
+        run.kill()
+        rest, _ = run.communicate()
+        said += [line.split() for line in rest.split("\n")[:-1]]
+        if not (tmp_path / "run.zarr" / "checkpoint.npz").exists():
+            shutil.rmtree(tmp_path / "run.zarr")
+            continue
+        kept = pn.Draws.open(tmp_path / "run.zarr").n_draws
+        for draws, costs, is_in_words in said:
+            assert costs == "None" or (kept >= int(draws) - int(costs) and is_in_words == "True")
+    assert kept and said[-1][1] != "None" and int(said[-1][1]) < 10**7
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

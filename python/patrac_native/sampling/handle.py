@@ -42,6 +42,9 @@ class Progress:
         Draws of each chain so far, and those that were asked for.
     acceptance_rate : float
         Of all steps so far; NaN before the first report.
+    kill_costs : int or None
+        With a store, the draws of each chain that `kill -9` or a power cut would cost at most, those that the run makes
+        up to its next checkpoint; None without a store, where it costs all.
     until : str or None
         The `state` of the function `until`, if it has one, as `EnoughDraws` has.
     """
@@ -53,11 +56,14 @@ class Progress:
     draws: int
     total_draws: int
     acceptance_rate: float
+    kill_costs: int | None
     until: str | None
 
     def __str__(self) -> str:
         words = f"{self.phase}: {self.draws} of {self.total_draws} draws of each chain, {self.steps} of "
         words += f"{self.total_steps} steps, {self.steps_per_second:.3g} steps/s, acceptance {self.acceptance_rate:.2f}"
+        if self.kill_costs is not None:
+            words += f", a kill costs at most {self.kill_costs} draws of each"
         return words if self.until is None else f"{words}; {self.until}"
 
 
@@ -124,6 +130,7 @@ class Run:
             draws=draws,
             total_draws=settings.draws,
             acceptance_rate=rate,
+            kill_costs=None if self._kept is None else self._kept.kill_costs,  # after the draws, which may go on
             until=getattr(settings.until, "state", None),
         )
 

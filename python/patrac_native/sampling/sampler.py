@@ -140,6 +140,13 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         The type of theta in the store, by default the posterior's. The chains do not change, but the draws, also those
         that are returned, are their states rounded to this type: to 3 digits in float16, which holds numbers up to
         65,504. The log-likelihoods are those of the states.
+    moments_at : array_like, shape (n, d), optional
+        Inputs at which mean and variance of f are kept while the run goes on, over states of which most are no draws,
+        in memory that does not grow with them: `draws.moments`. Of Categorical, those of the class probabilities.
+        Draws do not change, but the acceptance rates between them may in the last digit. Of a posterior, on the CPU.
+    moments_every : int
+        Number of steps from one such state to the next, a divisor of `thin`; default 1, all states of the chains. Each
+        costs an evaluation of f at the n inputs and, where output weights are integrated out, a draw of these.
 
     Returns
     -------
@@ -195,7 +202,7 @@ def start(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note,
     Parameters
     ----------
     post, kernel, chains, draws, thin, scales_every, warmup, init, seed, threads, device, keep_on_device,
-    variance_every, until, progress, store, store_data, store_dtype
+    variance_every, until, progress, store, store_data, store_dtype, moments_at, moments_every
         As for `sample`.
 
     Returns
@@ -252,7 +259,7 @@ def _carry_out(run: PreparedRun, place: Place | None, handle: Run | None = None)
     `sample` does so in the caller's thread, because Python delivers Ctrl-C to the main thread alone.
     """
     if place is None:
-        if handle is None or not handle.is_in_stretches:
+        if run.moments_at is None and (handle is None or not handle.is_in_stretches):
             return _run_chains([run], None if handle is None else handle.watch)[0]
         return _run_in_stretches(run, KeptInMemory(run), handle)
     folder = place[0]
