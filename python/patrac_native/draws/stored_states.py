@@ -86,7 +86,8 @@ def stored_states(
         for name, values in at.stats.items():
             if written[name].shape != (len(values), at.written, *values.shape[2:]):
                 raise ValueError(f"{folder.path} is damaged: it has {written[name].shape} numbers {name}.")
-            stats[name] = np.concatenate([written.pop(name), values], axis=1)
+            in_arrays = written.pop(name)
+            stats[name] = np.concatenate([in_arrays, values], axis=1) if values.shape[1] else in_arrays
         if not np.isfinite(stats["log_likelihood"]).all():
             raise ValueError(f"{folder.path} is damaged: parts of its statistics are missing.")
 

@@ -253,23 +253,27 @@ class KeptInFolder:
         at, chunk = self.at, self._chunk
         assert at.theta is not None
         while (count := at.theta.shape[1]) >= chunk or (whole and count):
-            part = slice(0, min(chunk, count))
-            draws = self._part(at.theta[:, part], {name: values[:, part] for name, values in at.stats.items()})
-            made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
-            groups = made.of_run(draws.theta.astype(self._dtype, copy=False), draws.stats) | made.data(
-                draws.theta.shape[:2], None, None, 0
-            )
-            attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
-            # No DataTree, whose cycles of references would keep the draws in memory.
-            is_last = whole and count <= chunk
-            self._folder.append(groups, attributes, library_attributes(), at.written, chunk, is_last=is_last)
-            at.written += min(chunk, count)
-            at.theta = at.theta[:, part.stop :]
-            at.stats = {name: values[:, part.stop :] for name, values in at.stats.items()}
+            size = min(chunk, count)
+            self._write_chunk(size, is_last=whole and count <= chunk)
+            at.written += size
+            at.theta = at.theta[:, size:].copy()  # a view would keep what is written in memory
+            at.stats = {name: values[:, size:].copy() for name, values in at.stats.items()}
             release_memory()  # the C library would keep that of each chunk and stretch for others of its size
         at.settings = self._part(at.theta, at.stats).settings
         self._folder.save(at)
         self._confirmed = at
+
+    def _write_chunk(self, size: int, *, is_last: bool) -> None:
+        """Write the first of the draws that the checkpoint holds to the arrays."""
+        at = self.at
+        assert at.theta is not None
+        draws = self._part(at.theta[:, :size], {name: values[:, :size] for name, values in at.stats.items()})
+        made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
+        theta = draws.theta.astype(self._dtype, copy=False)
+        # No DataTree, whose cycles of references would keep the draws in memory.
+        groups = made.of_run(theta, draws.stats) | made.data(theta.shape[:2], None, None, 0)
+        attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
+        self._folder.append(groups, attributes, library_attributes(), at.written, self._chunk, is_last=is_last)
 
     def _part(self, theta: npt.NDArray[Any], per_draw: Arrays) -> Draws:
         """Return some draws of the run with its settings so far."""

@@ -146,6 +146,7 @@ def run_stretches(
                 steps = _next_steps(steps, elapsed, kept.stretch_seconds)
             if completed or kept.keeps_cut:
                 _take(run, kept, result, room, last_step, elapsed, steps)
+            del result  # before the next one needs as much memory
             if not completed:
                 break
             kept.confirm()
