@@ -400,6 +400,9 @@ def test_open_draws_give_the_numbers_of_draws_in_memory(
         np.testing.assert_array_equal(errors[0][key], value)
     found, expected = opened.summary(rows, Y[:3], progress=False), loaded.summary(rows, Y[:3], progress=False)
     assert str(found) == str(expected)
+    page = pn.report.Report("figures")
+    pn.report.add_run_sections(page, opened, rows, summary=found)
+    assert page.html().count("<figure") >= 3
     for key in ("mean", "sd", "lower", "upper"):
         np.testing.assert_array_equal(getattr(found, key), getattr(expected, key))
 

@@ -509,6 +509,13 @@ class Draws(ChainDraws, Predictions):
         """Return the states in the folder of a run; None if they are in memory, or on a device."""
         return self._elsewhere if self._theta is None and isinstance(self._elsewhere, StoredTheta) else None
 
+    def _entry(self, index: int) -> npt.NDArray[Any]:
+        """Return an entry of theta (chain, draw), of all draws."""
+        stored = self._stored()
+        if stored is None:
+            return self.theta[:, :, index]
+        return np.concatenate([theta[:, :, index].copy() for _, theta in stored.blocks()], axis=1)
+
     def summary(
         self,
         X: npt.ArrayLike | None = None,

@@ -273,7 +273,7 @@ def _carry_out(run: PreparedRun, place: Place | None, handle: Run | None = None)
 
 def _run_in_stretches(run: PreparedRun, kept: Kept, handle: Run | None) -> Outcome:
     """Execute a run in stretches, between which its handle may hold or end it."""
-    with ProgressBars([run], None if handle is None else handle.watch) as bars:
+    with ProgressBars([run], None if handle is None else handle.watch, len(run.start) * kept.at.step) as bars:
         report = bars.reports(together=False)[0]
         return run_stretches(run, kept, report, None if handle is None else handle.border_of(kept))
 
