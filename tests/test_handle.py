@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -241,6 +242,34 @@ def test_a_stopped_run_goes_on_from_its_store(tmp_path: Path) -> None:
     assert not other.exists() and store.exists()
 
 
+def test_a_resumed_run_has_a_handle_and_its_store_outlives_a_cancel(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    store, settings = tmp_path / "run.zarr", {**SETTINGS, "warmup": 300, "thin": 50}
+    first = pn.sample(POST, pn.PCNL(), draws=20, store=store, **settings)
+    run = pn.resume(store, MANY, progress=False, wait=False)
+    assert run._since[1] >= 3 * 20 * 50  # the speed is that of its own steps
+    with pytest.raises(FileExistsError, match="another run writes to"):
+        pn.resume(store, MANY, wait=False)
+    until(lambda: run.progress.draws > 20 and run.progress.phase == "sampling")
+    run.pause()
+    until(lambda: run.progress.phase == "paused")
+    so_far = run.peek()
+    assert so_far is not None and so_far.n_draws > 20
+    run.cancel()
+    with pytest.raises(RuntimeError, match="the run was cancelled"):
+        run.wait()
+    kept = pn.Draws.open(store).n_draws
+    assert kept >= so_far.n_draws
+    with pn.resume(store, kept + 20, progress=False, wait=False) as run:
+        draws = run.wait()
+    assert run.progress.phase == "completed"
+    np.testing.assert_array_equal(draws.theta[:, :20], first.theta)
+    check_equal(draws, pn.sample(POST, pn.PCNL(), draws=kept + 20, **settings))
+    with pytest.raises(ValueError, match="draws is the total of each chain"):
+        pn.resume(store, 20, wait=False)
+    pn.resume(store, kept + 21, progress=False)  # the lock has ended with each of these runs
+
+
 # Ends of processes
 
 SCRIPT = """
@@ -305,6 +334,40 @@ def test_sigterm_leaves_a_store_to_resume(call: str, tmp_path: Path) -> None:
     first = pn.Draws.load(store)
     resumed = pn.resume(store, first.n_draws + 1, progress=False)
     np.testing.assert_array_equal(resumed.theta[:, :-1], first.theta)
+
+
+def test_a_kill_costs_no_more_draws_than_the_run_had_said(tmp_path: Path) -> None:
+    """The last line that a killed process had written is held against its store."""
+    pytest.importorskip("zarr")
+    script = textwrap.dedent(SCRIPT) + textwrap.dedent(
+        f"""
+        store = {str(tmp_path / "run.zarr")!r}
+        settings |= dict(thin=50)
+        if os.path.exists(store):
+            run = pn.resume(store, 10**8, threads=2, progress=False, wait=False)
+        else:
+            run = pn.start(post, draws=10**8, store=store, **settings)
+        while True:
+            time.sleep(0.002)
+            now = run.progress
+            print(now.draws, now.kill_costs, "a kill costs at most" in str(now), flush=True)
+        """
+    )
+    kept = 0
+    for lines in (5, 300, 900):
+        run = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert run.stdout is not None
+        said = [run.stdout.readline().split() for _ in range(lines)]
+        run.kill()
+        rest, _ = run.communicate()
+        said += [line.split() for line in rest.split("\n")[:-1]]
+        if not (tmp_path / "run.zarr" / "checkpoint.npz").exists():
+            shutil.rmtree(tmp_path / "run.zarr")
+            continue
+        kept = pn.Draws.open(tmp_path / "run.zarr").n_draws
+        for draws, costs, is_in_words in said:
+            assert costs == "None" or (kept >= int(draws) - int(costs) and is_in_words == "True")
+    assert kept and said[-1][1] != "None" and int(said[-1][1]) < 10**7
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -115,7 +115,7 @@ def test_a_run_of_one_stretch_goes_on_too(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("short_stretches")
 def test_xarray_reads_what_to_datatree_makes(tmp_path: Path) -> None:
     store = tmp_path / "run.zarr"
-    draws = sampled("scales and variance", 50, store=store)
+    draws = sampled("scales and variance", 50, store=store, moments_at=X[:4])
     found = xarray.open_datatree(store, engine="zarr", consolidated=False)
     expected = draws.to_datatree(prior_draws=0)
     assert set(found.children) == set(expected.children)
@@ -126,6 +126,7 @@ def test_xarray_reads_what_to_datatree_makes(tmp_path: Path) -> None:
             there = found[name].variables[key]
             assert there.dims == variable.dims
             np.testing.assert_array_equal(there.to_numpy(), variable.to_numpy())
+    assert found["sample_stats"]["moments_mean"].dims == ("chain", "row", "output")
     differ = {key for key in expected.attrs if found.attrs.get(key) != expected.attrs[key]}
     assert differ <= {"seconds", "sampling_time", "patrac_native"}  # the time of the last write is not known before it
     check_equal(pn.Draws.from_datatree(posterior("scales and variance"), found), draws)
@@ -399,6 +400,9 @@ def test_open_draws_give_the_numbers_of_draws_in_memory(
         np.testing.assert_array_equal(errors[0][key], value)
     found, expected = opened.summary(rows, Y[:3], progress=False), loaded.summary(rows, Y[:3], progress=False)
     assert str(found) == str(expected)
+    page = pn.report.Report("figures")
+    pn.report.add_run_sections(page, opened, rows, summary=found)
+    assert page.html().count("<figure") >= 3
     for key in ("mean", "sd", "lower", "upper"):
         np.testing.assert_array_equal(getattr(found, key), getattr(expected, key))
 
@@ -523,6 +527,8 @@ def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     names: dict[str, Any] = {}
     exec(compile(pages.script_of("stores.md", "pn.resume"), "docs/stores.md", "exec"), names)
     assert names["draws"].n_draws == names["so_far"].n_draws == names["tree"]["posterior"].sizes["draw"] == 1000
+    exec(compile(pages.script_of("stores.md", "moments_every"), "docs/stores.md", "exec"), names)
+    assert names["draws"].moments.states == 4_000 and names["draws"].moments.mean.shape == (50, 1)
     exec(compile(pages.script_of("stores.md", "pn.start"), "docs/stores.md", "exec"), names)
     function = names["draws"].summary(names["X"]).function
     assert function.min_ess_bulk >= 400 and function.max_rhat <= 1.01

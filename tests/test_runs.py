@@ -269,6 +269,18 @@ def test_lines_of_a_log_are_at_most_one_in_ten_seconds(
         assert not said or said[-1].startswith(f"sampling, 2 chains: 100% of 10000 steps after {seconds} s, ")
 
 
+def test_the_speed_of_a_resumed_run_is_that_of_its_own_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now)
+    lines = bars._ProgressLines(4_000, "2 chains", before=9_000, ends_with_line=True)
+    now = 5.0
+    lines._report(9_500, 10_000, 0.5)
+    lines.close()
+    assert "95% of 10000 steps after 5 s, 100 steps/s" in capsys.readouterr().err
+
+
 def test_more_posteriors_than_bars_share_one_that_counts_all(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,26 @@ def test_a_damaged_array_is_an_error_that_names_it(damage: str, stopped: Path) -
         pn.Draws.open(stopped).quantiles(np.zeros((1, 2)))
 
 
+@pytest.mark.usefixtures("short_stretches")
+def test_a_chunk_that_no_checkpoint_counts_is_written_again(stopped: Path) -> None:
+    """A kill may leave a part of the next chunk, and arrays of which some are longer than others."""
+    folder = run_folder.RunFolder(stopped)
+    at, (header, _) = folder.checkpoint(), folder.given()
+    assert at is not None
+    number, left = at.written // header["chunk"], 0
+    for first in stopped.glob("*/*/c/0/0"):
+        whole = next(path for path in (first, *first.rglob("*")) if path.is_file())
+        part = first.parent / str(number) / whole.relative_to(first)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(whole.read_bytes()[:20])
+        left += 1
+    array = run_folder.import_extra("zarr", "store", "store").open_group(stopped, mode="r+")["posterior/biases_1"]
+    array.resize((array.shape[0], array.shape[1] + 3, *array.shape[2:]))
+    assert left > 5
+    assert pn.Draws.open(stopped).n_draws == at.draws
+    check_equal(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
+
+
 TERMINATED = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -17,6 +17,7 @@ import pytest
 import patrac_native as pn
 from patrac_native.cli.main import main
 from patrac_native.report import Report
+from patrac_native.sampling.stored_run import KeptInFolder
 from patrac_native.studies import replicates, sine
 from patrac_native.studies.options import StudyOptions, StudySize
 from patrac_native.studies.output import write_files
@@ -160,6 +161,33 @@ def test_an_interrupted_study_writes_what_it_has_and_exits_130(
     assert main(["study", "sine", "--out", str(tmp_path)]) == 130
     assert {"report.html", "summary.json", "results.csv"} <= {one.name for one in tmp_path.iterdir()}
     assert "patrac study sine: interrupted after some of the replicates; the same" in capsys.readouterr().err
+
+
+def test_a_killed_study_goes_on_from_the_checkpoints_of_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run fails after its first checkpoint; a store is removed once its piece is finished."""
+    pytest.importorskip("zarr")
+    whole, out, confirm, resume = study(tmp_path / "whole"), tmp_path / "killed", KeptInFolder.confirm, pn.resume
+    resumed: list[Path] = []
+
+    def fails(self: KeptInFolder) -> None:
+        confirm(self)
+        raise OSError("the machine went down")
+
+    def counted(store: Path, draws: int, **arguments: Any) -> Any:
+        resumed.append(store)
+        return resume(store, draws, **arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptInFolder, "confirm", fails)
+        with pytest.raises(OSError, match="the machine went down"):
+            study(out)
+    begun = sorted(one.parent for one in (out / "pieces").glob("*.zarr/checkpoint.npz"))
+    assert begun
+    monkeypatch.setattr(pn, "resume", counted)
+    assert numbers(study(out)) == numbers(whole)
+    assert sorted(resumed) == begun and not list((out / "pieces").glob("*.zarr"))
 
 
 def dies(*_: Any) -> Piece:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, sampler_of
 from patrac_native.draws.distribution import PredictiveDistribution, too_good
+from patrac_native.draws.moments import MOMENTS
 from patrac_native.interop.datatree import Group, Named, array_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import network_digest
@@ -182,6 +183,8 @@ def sample_stats_group(stats: Stats) -> Group:
 
 def _axes(name: str, ndim: int) -> tuple[str, ...]:
     """Return the dimensions of a statistic."""
+    if name in MOMENTS:
+        return MOMENTS[name]
     last = "scale" if name == "prior_scales" else "output"
     return (*CHAIN_DRAW, last)[:ndim] if name in PER_DRAW else ("chain", "phase")[:ndim]
 

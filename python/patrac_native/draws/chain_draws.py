@@ -176,7 +176,9 @@ class ChainDraws(ABC):
         if "starts" in mine or "starts" in others:
             first, second = (one.settings.get("starts", list(range(one.n_chains))) for one in (self, other))
             settings["starts"] = [*first, *(max(first) + 1 + start for start in second)]
-        stats = {name: np.concatenate([values, other.stats[name]]) for name, values in self.stats.items()}
+        # One run alone may have watched f, or at other inputs.
+        both = {name: (values, other.stats[name]) for name, values in self.stats.items() if name in other.stats}
+        stats = {name: np.concatenate(pair) for name, pair in both.items() if pair[0].shape[1:] == pair[1].shape[1:]}
         return self._with(np.concatenate([self.theta, other.theta]), stats, settings)
 
     def _unlike(self, other: Self) -> str | None:

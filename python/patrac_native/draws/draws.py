@@ -23,6 +23,7 @@ from patrac_native.draws.distribution import (
     too_good,
     warn_caller,
 )
+from patrac_native.draws.moments import Moments
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.run_folder import MEMORY, RunFolder, StoredTheta
 from patrac_native.draws.stored_states import read_checkpoint, stored_states
@@ -339,7 +340,8 @@ class Draws(ChainDraws, Predictions):
         (chain,): nonfinite and warmup_nonfinite, the numbers of
         proposals of sampling and of the warm-up that were rejected because their log-likelihood or gradient was not
         finite; and gradients, the number of gradients that the steps of the draws evaluated, those of the warm-up and
-        of draws of variances left out.
+        of draws of variances left out. Of a run with `moments_at`, by chain: moments_at (chain, n, d), moments_mean and
+        moments_variance (chain, n, m), and moments_states (chain,), of the whole run, whichever draws are selected.
     network : PartialNetwork
         Trained network, architecture and prior.
     likelihood : Likelihood
@@ -495,9 +497,24 @@ class Draws(ChainDraws, Predictions):
         """
         return cls._from_run(RunFolder(path), check_count(memory, "memory"))
 
+    @property
+    def moments(self) -> Moments | None:
+        """Mean and variance of f over states of all chains, also between draws, of a run with `moments_at`, else None.
+
+        Those of each chain are in `stats`. They are of the run so far, whichever of its draws are selected.
+        """
+        return Moments.pooled(self.stats)
+
     def _stored(self) -> StoredTheta | None:
         """Return the states in the folder of a run; None if they are in memory, or on a device."""
         return self._elsewhere if self._theta is None and isinstance(self._elsewhere, StoredTheta) else None
+
+    def _entry(self, index: int) -> npt.NDArray[Any]:
+        """Return an entry of theta (chain, draw), of all draws."""
+        stored = self._stored()
+        if stored is None:
+            return self.theta[:, :, index]
+        return np.concatenate([theta[:, :, index].copy() for _, theta in stored.blocks()], axis=1)
 
     def summary(
         self,

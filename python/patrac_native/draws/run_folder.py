@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.draws.moments import RunningMoments
 from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
 from patrac_native.files.output import close_locked, held, lock, path_of, sync
 from patrac_native.interop.datatree import Group, build_datatree
@@ -50,6 +51,7 @@ class Checkpoint:
     theta: npt.NDArray[Any] | None = None  # (chain, draws - written, K)
     stats: Arrays = field(default_factory=dict)  # of these draws
     totals: Arrays = field(default_factory=dict)  # statistics of the whole run so far, by chain and by phase
+    moments: RunningMoments | None = None  # of f, in a run that watches it
     settings: dict[str, Any] = field(default_factory=dict)  # of the draws so far
     seconds: float = 0.0
     written: int = 0  # draws of each chain that are in the arrays
@@ -177,6 +179,7 @@ class RunFolder:
         arrays = {"states": states, "theta": at.theta}
         arrays |= {f"stat_{name}": values for name, values in at.stats.items()}
         arrays |= {f"total_{name}": values for name, values in at.totals.items()}
+        arrays |= {} if at.moments is None else {f"moment_{name}": values for name, values in vars(at.moments).items()}
         save_arrays(
             self.checkpoint_path,
             _CHECKPOINT_KIND,
@@ -206,7 +209,7 @@ class RunFolder:
             if len(states) != sum(sizes):
                 raise ValueError("the states of its chains have other sizes than its header says")
             ends = np.cumsum([0, *sizes])
-            parts: dict[str, Arrays] = {"stat": {}, "total": {}}
+            parts: dict[str, Arrays] = {"stat": {}, "total": {}, "moment": {}}
             for name, values in arrays.items():
                 kind, _, own = name.partition("_")
                 parts[kind][own] = values
@@ -215,6 +218,7 @@ class RunFolder:
                 theta=theta,
                 stats=parts["stat"],
                 totals=parts["total"],
+                moments=RunningMoments(**parts["moment"]) if parts["moment"] else None,
                 **header,
             )
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws import arviz_groups
-from patrac_native.draws.chain_draws import PER_DRAW, Theta, read_states
+from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta, read_states
+from patrac_native.draws.moments import MOMENTS, RunningMoments
 from patrac_native.draws.run_folder import MEMORY, RUN_TOTALS, Checkpoint, RunFolder, StoredTheta
 from patrac_native.files.archive import rebuilding
 from patrac_native.likelihoods import Likelihood
@@ -39,12 +40,35 @@ def read_checkpoint(folder: RunFolder, network: PartialNetwork, likelihood: Like
         expected |= dict.fromkeys(("warmup_steps", "warmup_stable"), ((phases,), "i"))
         expected |= dict.fromkeys(("nonfinite", "warmup_nonfinite", "gradients"), ((chains,), "i"))
         found = at.stats | at.totals
+        if at.moments is not None:
+            found, expected = _with_moments(at.moments, found, expected, network)
         if found.keys() != expected.keys():
             raise ValueError(f"it has the statistics {', '.join(found)}, and not {', '.join(expected)}")
         for name, values in found.items():
             if (values.shape, values.dtype.kind) != expected[name]:
                 raise ValueError(f"its {name} has shape {values.shape} and dtype {values.dtype}")
     return at
+
+
+def _with_moments(
+    moments: RunningMoments, found: Stats, expected: dict[str, tuple[tuple[int, ...], str]], network: PartialNetwork
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, tuple[tuple[int, ...], str]]]:
+    """Return the arrays of a checkpoint and their expected shapes and kinds, those of the moments of f included."""
+    own = {f"moment {name}": values for name, values in vars(moments).items()}
+    if not all(name in found and found[name].ndim == len(axes) for name, axes in MOMENTS.items()):
+        raise ValueError("it has sums of f, and lacks their moments")
+    (chains, n), m = found["moments_at"].shape[:2], network.n_outputs
+    shapes = [(chains, n, network.n_inputs), (chains, n, m), (chains, n, m), (chains,)]
+    mine = dict(zip(MOMENTS, shapes, strict=True))
+    if moments.pending.ndim != 4 or moments.rates.ndim != 2:
+        raise ValueError("its sums of f have another number of axes")
+    pending, rates = moments.pending.shape[1], moments.rates.shape[1]
+    shapes = [(), (chains, n, m), (chains, n, m), (chains, pending, n, m), (chains, rates)]
+    mine |= dict(zip(own, shapes, strict=True))
+    if not 0 <= moments.count < 1 << 62 or moments.count + pending != found["moments_states"].max():
+        raise ValueError("its number of states is not that of its sums of f")
+    counts = ("moments_states", "moment count")
+    return {**found, **own}, {**expected, **{name: (shape, "if"[name not in counts]) for name, shape in mine.items()}}
 
 
 def stored_states(
@@ -62,7 +86,8 @@ def stored_states(
         for name, values in at.stats.items():
             if written[name].shape != (len(values), at.written, *values.shape[2:]):
                 raise ValueError(f"{folder.path} is damaged: it has {written[name].shape} numbers {name}.")
-            stats[name] = np.concatenate([written.pop(name), values], axis=1)
+            in_arrays = written.pop(name)
+            stats[name] = np.concatenate([in_arrays, values], axis=1) if values.shape[1] else in_arrays
         if not np.isfinite(stats["log_likelihood"]).all():
             raise ValueError(f"{folder.path} is damaged: parts of its statistics are missing.")
 

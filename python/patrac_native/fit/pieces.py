@@ -229,8 +229,17 @@ def _sample(
     **arguments: Any,
 ) -> pn.Draws:
     """Return the draws of a run in a folder of its own, begun or not."""
-    now: dict[str, Any] = {"draws": draws, "until": until, "threads": threads, "progress": progress}
     if os.path.exists(os.path.join(path, _CHECKPOINT)):
-        return pn.resume(path, post=post, **now)
+        return pn.resume(path, draws, post=post, until=until, threads=threads, progress=progress)
     shutil.rmtree(path, ignore_errors=True)  # of a run that was killed before it kept anything
-    return pn.sample(post, seed=seed, store=path, store_data=False, **now, **arguments)
+    return pn.sample(
+        post,
+        seed=seed,
+        store=path,
+        store_data=False,
+        draws=draws,
+        until=until,
+        threads=threads,
+        progress=progress,
+        **arguments,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics import autocorrelation
+from patrac_native.diagnostics.mixing import MeanAutocorrelation
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.summary import Summary
 from patrac_native.plots import autocorrelation_plot, trace
@@ -113,21 +113,20 @@ def add_run_sections(
     name = draws.network.architecture.label() if name is None else name
     summary = draws.summary(inputs) if summary is None else summary
     by_class = draws.likelihood.targets == "class"
-    f = draws.predict_proba(inputs) if by_class else draws.distribution(inputs).outputs()
-    f = f.reshape(draws.n_chains, draws.n_draws, *f.shape[-2:])
     what = summary.quantity
     worst = point is None
     if point is None:
         rhat = np.nan_to_num(summary.function.rhat, nan=0.0, posinf=np.inf)
         point = int((rhat if rhat.any() else summary.sd).max(axis=1).argmax())
     where = point_label or f"row {point}"
+    (traced,) = (f[:, :, 0] for f in draws._summarised(draws.distribution(inputs[[point]])))
     if by_class:
-        likeliest = int(f[:, :, point].mean(axis=(0, 1)).argmax())
+        likeliest = int(traced.mean(axis=(0, 1)).argmax())
         label = f"P({likeliest if classes is None else classes[likeliest]} | {where})"
-        traced = f[:, :, point, likeliest]
+        traced = traced[:, :, likeliest]
     else:
         label = f"f({where}) less its mean"
-        traced = f[:, :, point, 0] - f[:, :, point, 0].mean()
+        traced = traced[:, :, 0] - traced[:, :, 0].mean()
 
     report.heading(f"{name}: chains", level=level)
     add_convergence(report, {name: summary})
@@ -148,7 +147,7 @@ def add_run_sections(
     max_lag = min(1000, max(1, draws.n_draws // 3))
     if draws.n_draws >= 4:
         report.figure(
-            _autocorrelation_figure(f, max_lag, what),
+            _autocorrelation_figure(draws, inputs, max_lag, what),
             f"{name}: autocorrelation of {what}, averaged over {len(inputs)} inputs.",
         )
     if "kernel" in draws.settings:
@@ -175,7 +174,7 @@ def _trace_figure(draws: Draws, values: npt.NDArray[Any], label: str) -> Any:
     panels = (
         ("log-likelihood", draws.stats["log_likelihood"]),
         ("log prior", draws.stats["log_prior"]),
-        ("first entry of theta" if weight is None else "first output weight", draws.theta[:, :, weight or 0]),
+        ("first entry of theta" if weight is None else "first output weight", draws._entry(weight or 0)),
         (label, values),
     )
     fig = page_figure(5.2)
@@ -199,10 +198,13 @@ def _chains_apart(values: npt.NDArray[Any], label: str) -> Any:
     return fig
 
 
-def _autocorrelation_figure(f: npt.NDArray[Any], max_lag: int, what: str) -> Any:
-    """Plot the autocorrelation of f (chain, draw, n, m), or of class probabilities, up to `max_lag`."""
+def _autocorrelation_figure(draws: Draws, X: npt.NDArray[Any], max_lag: int, what: str) -> Any:
+    """Plot the autocorrelation of f, or of class probabilities, up to `max_lag`; a block of inputs is in memory."""
+    mean = MeanAutocorrelation(draws.n_chains, draws.n_draws, max_lag)
+    for f in draws._summarised(draws.distribution(X)):
+        mean.add(f)
     fig = page_figure(3.4)
-    ax = autocorrelation_plot(autocorrelation(f, max_lag), fig.subplots(), max_lag=max_lag)
+    ax = autocorrelation_plot(mean.result(), fig.subplots(), max_lag=max_lag)
     ax.set_ylabel("autocorrelation" if what != "f" else "autocorrelation of f")
     return fig
 

@@ -260,7 +260,7 @@ def _joint_config(runs: Sequence[PreparedRun], **stretch: Any) -> _core.RunConfi
         step_size_max=min(kernel.step_size_max, 1e3 * float(first.unit_steps.max()) + first.step_size),
         warmup=[_core_phase(phase, _relaxation(first)) for phase in first.schedule.phases],
         sampling=_core_phase(Phase(0, ADAPT_ALWAYS_BAND if kernel.adapt_always else None), 1.0),
-        thin=first.settings.thin,
+        thin=first.stride,
         seed=first.seed,
         threads=first.threads,
         **{"draws": first.settings.draws, "check_every": first.check_every, **stretch},

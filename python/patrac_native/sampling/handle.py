@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from patrac_native.draws.draws import Draws
-from patrac_native.draws.run_folder import RunFolder
+from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import Report
@@ -42,6 +42,9 @@ class Progress:
         Draws of each chain so far, and those that were asked for.
     acceptance_rate : float
         Of all steps so far; NaN before the first report.
+    kill_costs : int or None
+        With a store, the draws of each chain that `kill -9` or a power cut would cost at most, those that the run makes
+        up to its next checkpoint; None without a store, where it costs all.
     until : str or None
         The `state` of the function `until`, if it has one, as `EnoughDraws` has.
     """
@@ -53,33 +56,44 @@ class Progress:
     draws: int
     total_draws: int
     acceptance_rate: float
+    kill_costs: int | None
     until: str | None
 
     def __str__(self) -> str:
         words = f"{self.phase}: {self.draws} of {self.total_draws} draws of each chain, {self.steps} of "
         words += f"{self.total_steps} steps, {self.steps_per_second:.3g} steps/s, acceptance {self.acceptance_rate:.2f}"
+        if self.kill_costs is not None:
+            words += f", a kill costs at most {self.kill_costs} draws of each"
         return words if self.until is None else f"{words}; {self.until}"
 
 
 class Run:
-    """A run that goes on in the background; `patrac_native.start` returns it.
+    """A run that goes on in the background; `patrac_native.start` returns it, and `resume` with `wait=False`.
 
     As a context manager it stops the run, if it still goes on, at the end of the `with` block. The end of the
     interpreter stops it too; what is in its store stays. Methods may be called from any thread; those that wait for the
     end of the run, not from functions that the run itself calls.
     """
 
-    def __init__(self, run: PreparedRun, folder: RunFolder | None, carry_out: Callable[[Run], Outcome]) -> None:
-        self._run, self._folder = run, folder
+    def __init__(
+        self,
+        run: PreparedRun,
+        folder: RunFolder | None,
+        carry_out: Callable[[Run], Outcome],
+        *,
+        resumed: Checkpoint | None = None,
+    ) -> None:
+        self._run, self._folder, self._is_resumed = run, folder, resumed is not None
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._holds, self._is_paused = False, False
         self._end: str | None = None  # how the run is to end before its last draw: "stop" or "cancel"
         self._kept: Kept | None = None
         # Steps done, all steps and acceptance rate at the last report, and its time.
-        self._report: tuple[int, int, float] = (0, run.steps, float("nan"))
+        before = 0 if resumed is None else len(run.start) * resumed.step
+        self._report: tuple[int, int, float] = (before, run.steps, float("nan"))
         self._at = time.monotonic()
-        self._since = (self._at, 0)  # time and steps done at the beginning or after a pause
+        self._since = (self._at, before)  # time and steps done at the beginning or after a pause
         self._draws: Draws | TargetDraws | None = None
         self._notes: list[Note] = []
         self._error: BaseException | None = None
@@ -116,6 +130,7 @@ class Run:
             draws=draws,
             total_draws=settings.draws,
             acceptance_rate=rate,
+            kill_costs=None if self._kept is None else self._kept.kill_costs,  # after the draws, which may go on
             until=getattr(settings.until, "state", None),
         )
 
@@ -236,7 +251,7 @@ class Run:
         return self._result(None)
 
     def cancel(self) -> None:
-        """End the run and discard its draws; a store is removed.
+        """End the run and discard its draws; a store is removed, but that of a resumed run stays as it is.
 
         Raises
         ------
@@ -246,7 +261,7 @@ class Run:
         self._ask("cancel")
         self._join(None)
         self._draws, self._notes, self._kept = None, [], None
-        if self._folder is not None:
+        if self._folder is not None and not self._is_resumed:
             shutil.rmtree(self._folder.path, ignore_errors=True)
 
     def __enter__(self) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.sampled_density import FitQuality, SampledDensity
 from patrac_native.posterior.target import Target
 from patrac_native.sampling.enough_draws import EnoughDraws
-from patrac_native.sampling.settings import RunSettings
+from patrac_native.sampling.settings import OneRunSettings, RunSettings
 from patrac_native.sampling.warmup import (
     DEEP_ADAPTIVE_STEPS,
     SETTLE_STEPS,
@@ -27,7 +27,7 @@ from patrac_native.sampling.warmup import (
     Phase,
     Warmup,
 )
-from patrac_native.validation.checks import FloatArray, cast_checked, check_finite
+from patrac_native.validation.checks import FloatArray, cast_checked, check_finite, check_inputs
 from patrac_native.validation.memory import check_memory
 from patrac_native.validation.notes import Note
 
@@ -55,6 +55,8 @@ class PreparedRun:
     fit: FitQuality | None  # evaluated before the run, so that its failure or an interrupt cannot cost the draws
     variance_every: int | None  # steps from one draw of the sampled noise variances to the next; None without them
     notes: tuple[Note, ...]  # those that are known before the run
+    moments_at: FloatArray | None  # inputs at which f is watched; None for none
+    stride: int  # steps from one state to the next of those that are looked at: `thin`, or fewer where f is watched
     metric: Metric | None  # the coordinates in which chains step, and their step sizes; None for the metric "prior"
 
     @property
@@ -118,6 +120,7 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
         )
     if isinstance(settings.until, EnoughDraws):
         settings.until.check(post)
+    moments_at = _resolve_moments(post, settings, choice)
     if choice.device == "cpu":
         _ = density.compiled.host  # once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, density)
@@ -155,8 +158,23 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
         fit=density.fit_quality,
         variance_every=variance_every,
         notes=tuple(_notes(kernel, schedule, density)),
+        moments_at=moments_at,
+        stride=settings.thin if moments_at is None else cast(OneRunSettings, settings).moments_every,
         metric=metric,
     )
+
+
+def _resolve_moments(post: Posterior | Target, settings: RunSettings, choice: DeviceChoice) -> FloatArray | None:
+    """Return the inputs at which a run watches f, checked; None for none."""
+    if not isinstance(settings, OneRunSettings) or settings.moments_at is None:
+        return None
+    if not isinstance(post, Posterior):
+        raise TypeError("moments_at watches f of a Posterior; a Target has none. Leave it out.")
+    if choice.device != "cpu":
+        raise ValueError(
+            f'moments_at needs device="cpu": {choice.device} makes all draws in one launch. Leave one of them out.'
+        )
+    return check_inputs(settings.moments_at, post.network.n_inputs, "moments_at", columns=post.network.input_names)
 
 
 def _starting_points(density: SampledDensity, init: str | npt.NDArray[Any], chains: int, seed: int) -> npt.NDArray[Any]:

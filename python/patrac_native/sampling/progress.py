@@ -27,8 +27,9 @@ class ProgressBars:
     Terminals and notebooks show bars; elsewhere, such as in the log of a job, there are lines.
     """
 
-    def __init__(self, runs: Sequence[PreparedRun], watch: Watch | None = None) -> None:
-        self._runs, self._watch = runs, watch
+    def __init__(self, runs: Sequence[PreparedRun], watch: Watch | None = None, before: int = 0) -> None:
+        """Show runs of which `before` steps were done earlier, which are no part of their speed."""
+        self._runs, self._watch, self._before = runs, watch, before
         progress = runs[0].settings.progress
         self._is_bar = shows_progress(None)
         self._is_shown = sys.stderr is not None and (progress is None or bool(progress))
@@ -89,9 +90,9 @@ class ProgressBars:
                 chains = f"posterior {index + 1} of {len(self._runs)}, {chains}"
             kept = len(runs) * count * settings.draws * settings.thin
             self._bars[index] = (
-                _ProgressBar(sum(run.steps for run in runs), kept, chains)
+                _ProgressBar(sum(run.steps for run in runs), kept, chains, self._before)
                 if self._is_bar
-                else _ProgressLines(kept, chains, ends_with_line=self._ends_with_line)
+                else _ProgressLines(kept, chains, self._before, ends_with_line=self._ends_with_line)
             )
         return self._bars[index]
 
@@ -99,9 +100,9 @@ class ProgressBars:
 class _ProgressBar:
     """The bar of chains that run together."""
 
-    def __init__(self, total: int, kept: int, chains: str) -> None:
+    def __init__(self, total: int, kept: int, chains: str, before: int = 0) -> None:
         self._chains, self._kept = chains, kept
-        self._bar: Any = progress_bar(total=total, unit="step", unit_scale=True, mininterval=0.2)
+        self._bar: Any = progress_bar(total=total, initial=before, unit="step", unit_scale=True, mininterval=0.2)
 
     def _report(self, steps_done: int, steps_total: int, acceptance_rate: float) -> None:
         self._bar.total = steps_total  # decreases when the warm-up ends early
@@ -118,8 +119,8 @@ class _ProgressBar:
 class _ProgressLines:
     """Lines on standard error, at most one in ten seconds, and one at the end of a run that had any or was to have."""
 
-    def __init__(self, kept: int, chains: str, *, ends_with_line: bool) -> None:
-        self._chains, self._kept, self._ends_with_line = chains, kept, ends_with_line
+    def __init__(self, kept: int, chains: str, before: int = 0, *, ends_with_line: bool) -> None:
+        self._chains, self._kept, self._before, self._ends_with_line = chains, kept, before, ends_with_line
         self._began = self._last = time.monotonic()
         self._latest = ""
 
@@ -127,7 +128,7 @@ class _ProgressLines:
         now = time.monotonic()
         seconds = now - self._began
         stage = "warm-up" if steps_done < steps_total - self._kept else "sampling"
-        speed = f"{steps_done / seconds:.3g} steps/s" if seconds > 0 else ""
+        speed = f"{(steps_done - self._before) / seconds:.3g} steps/s" if seconds > 0 else ""
         self._latest = (
             f"{stage}, {self._chains}: {steps_done / max(1, steps_total):.0%} of {steps_total} steps after "
             f"{seconds:.0f} s, {speed}, acceptance={acceptance_rate:.2f}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta
 from patrac_native.draws.draws import Draws
+from patrac_native.draws.moments import MOMENTS
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.kernels.device_choice import DeviceChoice
@@ -52,6 +53,7 @@ def assemble(
     kept, stats, stable = theta.shape[1], dict(per_draw), _stability(result["warmup_stable"])
     for name in ("warmup_acceptance_rate", "warmup_step_size", "nonfinite", "warmup_nonfinite"):
         stats[name] = result[name]
+    stats |= {name: result[name] for name in MOMENTS if name in result}
     gradients = kept * run.settings.thin * run.kernel.gradients_per_step
     stats["gradients"] = np.full(len(run.start), gradients, np.int64)
     settings = {

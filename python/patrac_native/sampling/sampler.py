@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ParamSpec, Protocol, cast, overload
+from typing import Any, Literal, ParamSpec, Protocol, cast, overload
 
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.run_folder import RunFolder
@@ -139,6 +140,13 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         The type of theta in the store, by default the posterior's. The chains do not change, but the draws, also those
         that are returned, are their states rounded to this type: to 3 digits in float16, which holds numbers up to
         65,504. The log-likelihoods are those of the states.
+    moments_at : array_like, shape (n, d), optional
+        Inputs at which mean and variance of f are kept while the run goes on, over states of which most are no draws,
+        in memory that does not grow with them: `draws.moments`. Of Categorical, those of the class probabilities.
+        Draws do not change, but the acceptance rates between them may in the last digit. Of a posterior, on the CPU.
+    moments_every : int
+        Number of steps from one such state to the next, a divisor of `thin`; default 1, all states of the chains. Each
+        costs an evaluation of f at the n inputs and, where output weights are integrated out, a draw of these.
 
     Returns
     -------
@@ -194,7 +202,7 @@ def start(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note,
     Parameters
     ----------
     post, kernel, chains, draws, thin, scales_every, warmup, init, seed, threads, device, keep_on_device,
-    variance_every, until, progress, store, store_data, store_dtype
+    variance_every, until, progress, store, store_data, store_dtype, moments_at, moments_every
         As for `sample`.
 
     Returns
@@ -251,7 +259,7 @@ def _carry_out(run: PreparedRun, place: Place | None, handle: Run | None = None)
     `sample` does so in the caller's thread, because Python delivers Ctrl-C to the main thread alone.
     """
     if place is None:
-        if handle is None or not handle.is_in_stretches:
+        if run.moments_at is None and (handle is None or not handle.is_in_stretches):
             return _run_chains([run], None if handle is None else handle.watch)[0]
         return _run_in_stretches(run, KeptInMemory(run), handle)
     folder = place[0]
@@ -265,11 +273,35 @@ def _carry_out(run: PreparedRun, place: Place | None, handle: Run | None = None)
 
 def _run_in_stretches(run: PreparedRun, kept: Kept, handle: Run | None) -> Outcome:
     """Execute a run in stretches, between which its handle may hold or end it."""
-    with ProgressBars([run], None if handle is None else handle.watch) as bars:
+    with ProgressBars([run], None if handle is None else handle.watch, len(run.start) * kept.at.step) as bars:
         report = bars.reports(together=False)[0]
         return run_stretches(run, kept, report, None if handle is None else handle.border_of(kept))
 
 
+@overload
+def resume(
+    store: str | os.PathLike[str],
+    draws: int,
+    *,
+    post: Posterior | None = ...,
+    threads: int | None = ...,
+    until: Callable[[Draws], bool] | None = ...,
+    exact: bool = ...,
+    progress: bool | None = ...,
+    wait: Literal[True] = ...,
+) -> Draws: ...
+@overload
+def resume(
+    store: str | os.PathLike[str],
+    draws: int,
+    *,
+    post: Posterior | None = ...,
+    threads: int | None = ...,
+    until: Callable[[Draws], bool] | None = ...,
+    exact: bool = ...,
+    progress: bool | None = ...,
+    wait: Literal[False],
+) -> Run: ...
 def resume(
     store: str | os.PathLike[str],
     draws: int,
@@ -279,7 +311,8 @@ def resume(
     until: Callable[[Draws], bool] | None = None,
     exact: bool = True,
     progress: bool | None = None,
-) -> Draws:
+    wait: bool = True,
+) -> Draws | Run:
     """Go on with a run that `sample(..., store=store)` began, whether it was completed, interrupted or killed.
 
     The draws are the same to the bit as those of one run without a break: 500 draws, resumed to 1,000, are the 1,000
@@ -301,10 +334,13 @@ def resume(
     exact : bool
         Whether the run must go on to the bits of a run without a break: with the instruction-set level and the version
         of the package with which it began; default True. False goes on with what there is.
+    wait : bool
+        Whether to wait for the end of the run; default True. False returns at once, as `start` does.
 
     Returns
     -------
-    Draws
+    Draws, or Run if `wait` is False
+        `Run.cancel` of a resumed run leaves the store with its last checkpoint.
 
     Raises
     ------
@@ -333,7 +369,8 @@ def resume(
         raise TypeError(f"post must be the Posterior of the run, or None; got {type(post).__name__}.")
     total, folder = check_count(draws, "draws"), RunFolder(store)
     header, arrays = folder.given()
-    with folder.locked():
+    with ExitStack() as locked:
+        locked.enter_context(folder.locked())
         its_post = stored_posterior(header, arrays, post, folder.path)
         if exact:
             check_exact(header, its_post, folder.path)
@@ -348,7 +385,15 @@ def resume(
             check_resolved(header, run, folder.path)
         for note in run.notes:
             note.give(stacklevel=2)
-        found, notes = _run_in_stretches(run, KeptInFolder(run, *place), None)
+        kept, until_the_end = KeptInFolder(run, *place), locked.pop_all()
+
+    def carry_out(handle: Run | None) -> Outcome:
+        with until_the_end:
+            return _run_in_stretches(run, kept, handle)
+
+    if not wait:
+        return Run(run, folder, carry_out, resumed=kept.at)
+    found, notes = carry_out(None)
     for note in notes:
         note.give(stacklevel=2)
     return cast(Draws, found)

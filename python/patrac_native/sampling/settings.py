@@ -88,9 +88,16 @@ class OneRunSettings(RunSettings):
     store: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     store_data: bool = field(default=True, kw_only=True)
     store_dtype: str | None = field(default=None, kw_only=True)
+    moments_at: npt.ArrayLike | None = field(default=None, kw_only=True)
+    moments_every: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "moments_every", check_count(self.moments_every, "moments_every"))
+        if self.moments_at is None and self.moments_every > 1:
+            raise ValueError("moments_every needs moments_at, the inputs at which f is watched; give both.")
+        if self.thin % self.moments_every:
+            raise ValueError(f"moments_every must divide thin={self.thin}; got {self.moments_every}.")
         if self.store_dtype not in (None, *STORE_DTYPES):
             raise ValueError(f"store_dtype must be None or one of {', '.join(STORE_DTYPES)}; got {self.store_dtype!r}.")
 

@@ -15,19 +15,20 @@ from patrac_native.draws.arviz_groups import PosteriorGroups, library_attributes
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.stored_states import read_checkpoint, stored_states
-from patrac_native.files.archive import check_entries, contents_hash
+from patrac_native.files.archive import check_entries, contents_hash, rebuilding
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import likelihood_from_dict
 from patrac_native.network.network import Network, network_digest
 from patrac_native.posterior.posterior import Posterior, rebuild
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.results import assemble
-from patrac_native.sampling.settings import OneRunSettings, RunSettings
-from patrac_native.sampling.stretches import Arrays, Outcome
+from patrac_native.sampling.settings import OneRunSettings
+from patrac_native.sampling.stretches import Arrays, Outcome, check_moments
 from patrac_native.sampling.warmup import Warmup
+from patrac_native.validation.memory import release_memory
 
 # Settings of a run on which its draws depend, beside the starting points.
-_PLAIN = ("chains", "thin", "scales_every", "variance_every", "device")
+_PLAIN = ("chains", "thin", "scales_every", "variance_every", "device", "moments_every")
 # Arrays of the data, and what their names begin with in the file.
 _ROWS, _DATA = ("X", "y", "sample_weight", "offset"), "data_"
 _ENTRIES: dict[str, Any] = {"net": dict, "weights": str, "network": dict, "likelihood": dict, "given": dict}
@@ -58,6 +59,8 @@ def create_store(run: PreparedRun, asked: OneRunSettings) -> tuple[RunFolder, in
         arrays["init"] = np.asarray(given.init)
     if not asked.store_data:
         arrays = {name: values for name, values in arrays.items() if not name.startswith(_DATA)}
+    if run.moments_at is not None:
+        arrays["moments_at"] = run.moments_at
     chunk = folder.chunk_draws(len(run.start), run.density.dim * run.density.dtype.itemsize)
     of_run = {"settings": settings, "resolved": _resolved(run), "version": version("patrac_native")}
     folder.create({**header, **of_run, "chunk": chunk, "store_dtype": dtype}, arrays)
@@ -139,14 +142,15 @@ def stored_posterior(header: Mapping[str, Any], arrays: Arrays, given: Posterior
     return given
 
 
-def stored_settings(header: Mapping[str, Any], arrays: Arrays, **changes: Any) -> RunSettings:
+def stored_settings(header: Mapping[str, Any], arrays: Arrays, **changes: Any) -> OneRunSettings:
     """Return the settings of a stored run, with changes on which no draw depends."""
     content = dict(header["settings"])
     kernel, warmup, init = content.pop("kernel"), content.pop("warmup"), content.pop("init", None)
-    return RunSettings(
+    return OneRunSettings(
         kernel if isinstance(kernel, str) else kernel_from_dict(kernel),
         warmup=Warmup.from_dict(warmup) if isinstance(warmup, dict) else warmup,
         init=arrays["init"] if init is None else init,
+        moments_at=arrays.get("moments_at"),
         **content,
         **changes,
     )
@@ -163,13 +167,16 @@ class KeptInFolder:
         self._post = check_storable(run)
         self._run, self._folder, self._chunk = run, folder, chunk  # number of draws in a chunk of the arrays
         self._dtype = np.dtype(dtype)  # of theta in the arrays
-        self.max_steps = chunk * run.settings.thin
+        self.max_steps = chunk * run.stride
         self._is_over = False  # which the number of draws does not tell where `until` ended the run
         network, likelihood = self._post.network, self._post.likelihood
-        self.at = at = read_checkpoint(folder, network, likelihood) or Checkpoint()
+        self.at = self._confirmed = at = read_checkpoint(folder, network, likelihood) or Checkpoint()
         now = len(run.start), len(run.schedule.phases)
         if at.states and (len(at.states), len(at.settings["warmup"]["phases"])) != now:
             raise ValueError(f"{folder.checkpoint_path} belongs to a run of other chains or another warm-up.")
+        if at.states:
+            with rebuilding(folder.checkpoint_path):
+                check_moments(run, at)
         over = at.written % chunk
         if over and at.draws < run.settings.draws:
             assert at.theta is not None
@@ -179,6 +186,13 @@ class KeptInFolder:
             at.stats = {name: stats[name][:, first:] for name in at.stats}
             at.written = first
             folder.save(at)  # before the chunk is written again
+
+    @property
+    def kill_costs(self) -> int:
+        """Draws of each chain after the last checkpoint and before the next, at most."""
+        at, settings = self._confirmed, self._run.settings
+        left = settings.draws - at.draws
+        return min(left, -(-min(at.next_steps, self.max_steps) // settings.thin)) if at.states else left
 
     def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
         """Add draws to those since the last whole chunk, with as many digits as the arrays keep."""
@@ -239,21 +253,27 @@ class KeptInFolder:
         at, chunk = self.at, self._chunk
         assert at.theta is not None
         while (count := at.theta.shape[1]) >= chunk or (whole and count):
-            part = slice(0, min(chunk, count))
-            draws = self._part(at.theta[:, part], {name: values[:, part] for name, values in at.stats.items()})
-            made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
-            groups = made.of_run(draws.theta.astype(self._dtype, copy=False), draws.stats) | made.data(
-                draws.theta.shape[:2], None, None, 0
-            )
-            attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
-            # No DataTree, whose cycles of references would keep the draws in memory.
-            is_last = whole and count <= chunk
-            self._folder.append(groups, attributes, library_attributes(), at.written, chunk, is_last=is_last)
-            at.written += min(chunk, count)
-            at.theta = at.theta[:, part.stop :]
-            at.stats = {name: values[:, part.stop :] for name, values in at.stats.items()}
+            size = min(chunk, count)
+            self._write_chunk(size, is_last=whole and count <= chunk)
+            at.written += size
+            at.theta = at.theta[:, size:].copy()  # a view would keep what is written in memory
+            at.stats = {name: values[:, size:].copy() for name, values in at.stats.items()}
+            release_memory()  # the C library would keep that of each chunk and stretch for others of its size
         at.settings = self._part(at.theta, at.stats).settings
         self._folder.save(at)
+        self._confirmed = at
+
+    def _write_chunk(self, size: int, *, is_last: bool) -> None:
+        """Write the first of the draws that the checkpoint holds to the arrays."""
+        at = self.at
+        assert at.theta is not None
+        draws = self._part(at.theta[:, :size], {name: values[:, :size] for name, values in at.stats.items()})
+        made = PosteriorGroups.labelled(draws.network, draws.likelihood, draws.network.input_names, None)
+        theta = draws.theta.astype(self._dtype, copy=False)
+        # No DataTree, whose cycles of references would keep the draws in memory.
+        groups = made.of_run(theta, draws.stats) | made.data(theta.shape[:2], None, None, 0)
+        attributes = posterior_attributes(draws.network, draws.likelihood, draws.settings)
+        self._folder.append(groups, attributes, library_attributes(), at.written, self._chunk, is_last=is_last)
 
     def _part(self, theta: npt.NDArray[Any], per_draw: Arrays) -> Draws:
         """Return some draws of the run with its settings so far."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from patrac_native.draws.draws import Draws
-from patrac_native.draws.run_folder import Checkpoint
+from patrac_native.draws.moments import RunningMoments, states_at_once
+from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.target_draws import TargetDraws
+from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.execution import run_stretch
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import Report
@@ -45,6 +47,10 @@ class Kept(Protocol):
     max_steps: int  # of a stretch
     keeps_cut: bool  # whether draws of an interrupted stretch are kept, which has no states to go on from
 
+    @property
+    def kill_costs(self) -> int | None:
+        """Draws of each chain that a kill costs at most; None if it costs all."""
+
     def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
         """Add the draws of a stretch, after which the run is at `at`."""
 
@@ -66,11 +72,14 @@ class KeptInMemory:
 
     # The seconds from a call of `pause` to the pause; the chains wait for each other at its end.
     stretch_seconds: float = 0.5
-    max_steps: int = 1 << 62
+    kill_costs: int | None = None
     keeps_cut: bool = True
 
     def __init__(self, run: PreparedRun) -> None:
-        self.at = Checkpoint()
+        self.at, self.max_steps = Checkpoint(), 1 << 62
+        if run.moments_at is not None:  # states of a stretch, of which few may be draws, take memory beside the draws
+            dim, dtype = run.density.dim, run.density.dtype
+            self.max_steps = RunFolder.chunk_draws(len(run.start), dim * dtype.itemsize) * run.stride
         self._run = run
         self._theta: npt.NDArray[Any] = np.empty((0, 0, 0))
         self._stats: Arrays = {}
@@ -115,7 +124,8 @@ def run_stretches(
 
     `border`, if there is one, is called between stretches; KeyboardInterrupt ends the run there.
     """
-    asked, thin, every, until = run.settings.draws, run.settings.thin, run.check_every, run.settings.until
+    asked, every, until = run.settings.draws, run.check_every, run.settings.until
+    of_draw = run.settings.thin // run.stride  # states that are looked at for each draw
     steps, completed, judged = kept.at.next_steps or _FIRST_STEPS, True, 0
     try:
         while (at := kept.at).draws < asked:
@@ -128,7 +138,7 @@ def run_stretches(
             # to be called or the run ends.
             goal = asked if until is None else min(asked, (at.draws // every + 1) * every)
             steps = min(steps, kept.max_steps)
-            last_step, room = at.step + steps, min(goal - at.draws, steps // thin + 2)
+            last_step, room = at.step + steps, min(goal * of_draw - _states(run, at), steps // run.stride + 2)
             result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
             completed = bool(result["completed"])
             elapsed = time.perf_counter() - began
@@ -136,6 +146,7 @@ def run_stretches(
                 steps = _next_steps(steps, elapsed, kept.stretch_seconds)
             if completed or kept.keeps_cut:
                 _take(run, kept, result, room, last_step, elapsed, steps)
+            del result  # before the next one needs as much memory
             if not completed:
                 break
             kept.confirm()
@@ -155,14 +166,20 @@ def _take(
     run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, elapsed: float, next_steps: int
 ) -> None:
     """Bring what is kept to the end of a stretch."""
-    at, thin = kept.at, run.settings.thin
-    totals = _merged(at.totals, result)
+    at = kept.at
+    totals, moments = _merged(at.totals, result), at.moments
     theta, stats = kept_states(run, result)
     assert isinstance(theta, np.ndarray)
+    # A stretch that has all its states ended before its last step.
+    ended_before = theta.shape[1] == room
+    steps_done = (_states(run, at) + theta.shape[1]) * run.stride
+    step = int(totals["warmup_steps"].sum()) + steps_done if ended_before else last_step
+    if run.moments_at is not None:
+        theta, stats, moments = _watched(run, moments, theta, stats)
+        totals |= moments.stats(run.moments_at)
     draws = at.draws + theta.shape[1]
-    # A stretch that has all its draws ended before its last step.
-    step = int(totals["warmup_steps"].sum()) + draws * thin if theta.shape[1] == room else last_step
-    totals["gradients"] = np.full(len(theta), draws * thin * run.kernel.gradients_per_step, np.int64)
+    gradients = draws * run.settings.thin * run.kernel.gradients_per_step
+    totals["gradients"] = np.full(len(theta), gradients, np.int64)
     seconds = at.seconds + elapsed
     now = replace(
         at,
@@ -170,10 +187,47 @@ def _take(
         draws=draws,
         states=result["states"],
         totals=totals,
+        moments=moments,
         seconds=seconds,
         next_steps=next_steps,
     )
     kept.add(now, theta, stats)
+
+
+def _states(run: PreparedRun, at: Checkpoint) -> int:
+    """Return the number of states of each chain that were looked at, those after the last draw included."""
+    since_draw = 0 if at.moments is None else at.moments.rates.shape[1]
+    return at.draws * (run.settings.thin // run.stride) + since_draw
+
+
+def check_moments(run: PreparedRun, at: Checkpoint) -> None:
+    """Raise ValueError unless a run watches f at as many inputs as before, and its counters fit each other."""
+    moments, rows = at.moments, None if run.moments_at is None else len(run.moments_at)
+    if rows != (None if moments is None else moments.mean.shape[1]) or (
+        moments is not None and moments.states != _states(run, at)
+    ):
+        raise ValueError("its moments of f are those of another run")
+
+
+def _watched(
+    run: PreparedRun, moments: RunningMoments | None, theta: npt.NDArray[Any], stats: Arrays
+) -> tuple[npt.NDArray[Any], Arrays, RunningMoments]:
+    """Return those of the new states that are draws, their statistics, and the moments of f over all states."""
+    post, at = cast(Posterior, run.post), cast("npt.NDArray[Any]", run.moments_at)
+    network, (chains, states, dim) = post.network, theta.shape
+    moments = moments or RunningMoments.none(chains, len(at), network.n_outputs)
+    size = states_at_once(chains, len(at), network.n_outputs, theta.itemsize)
+    for first in range(0, states, size):
+        part = theta[:, first : first + size].reshape(-1, dim)
+        f = network.predict(part, at, threads=run.threads)
+        f = post.likelihood.probabilities(f) if post.likelihood.targets == "class" else f
+        moments = moments.added(f.reshape(chains, -1, *f.shape[1:]))
+    of_draw, rates = run.settings.thin // run.stride, np.concatenate([moments.rates, stats["acceptance_rate"]], axis=1)
+    whole = rates.shape[1] // of_draw * of_draw
+    draws = slice(of_draw - 1 - moments.rates.shape[1], None, of_draw)
+    kept = {name: values[:, draws] for name, values in stats.items()}
+    kept["acceptance_rate"] = rates[:, :whole].reshape(chains, whole // of_draw, of_draw).mean(axis=2)
+    return theta[:, draws], kept, replace(moments, rates=rates[:, whole:])
 
 
 def _merged(before: Arrays, result: Mapping[str, Any]) -> Arrays:

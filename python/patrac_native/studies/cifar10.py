@@ -20,7 +20,7 @@ from patrac_native.report import Report
 from patrac_native.studies import output
 from patrac_native.studies.cifar10_data import CLASSES, PIXELS, Images, load_images
 from patrac_native.studies.experiment import Architecture, Scores, derived_seed
-from patrac_native.studies.pieces import Piece, Pieces, check_scheduler, executor_of, run_pieces
+from patrac_native.studies.pieces import Piece, Pieces, check_scheduler, executor_of, run_pieces, sample_kept
 from patrac_native.studies.tables import Columns, print_table, score_table, wrapped
 
 STUDY, NETWORK = "cifar10", "network"
@@ -153,7 +153,17 @@ def run_cifar10(options: CifarOptions) -> None:
     seconds = found[NETWORK].values["seconds"]
     print(f"Trained on {len(images.y):,} images in {seconds:.0f} s. Sampling {', '.join(options.models)}.", flush=True)
     with executor_of(options.scheduler, options.threads) as executor:
-        jobs = {label: partial(run_model, images, net, MODELS[label], options) for label in options.models}
+        jobs = {
+            label: partial(
+                run_model,
+                images,
+                net,
+                MODELS[label],
+                options,
+                pieces.store_of(label, options.scheduler) if options.device == "cpu" else None,
+            )
+            for label in options.models
+        }
         runs, interrupted = run_pieces(jobs, pieces, executor, "sampling")
     if interrupted:
         raise KeyboardInterrupt
@@ -181,7 +191,7 @@ def train_network(images: Images, options: CifarOptions) -> Piece:
     return Piece({**score_classes(f, images.y_test), "seconds": seconds, "dim": 0}, net)
 
 
-def run_model(images: Images, net: pn.Network, model: Model, options: CifarOptions) -> Piece:
+def run_model(images: Images, net: pn.Network, model: Model, options: CifarOptions, store: Path | None = None) -> Piece:
     """Sample the posterior of a row by one chain, as the paper does, and score its draws on the test images."""
     steps = model.steps if options.steps is None else options.steps
     # The paper's Out(90) needs a wider layer than the default network's 50 nodes; it then takes all of them.
@@ -190,9 +200,10 @@ def run_model(images: Images, net: pn.Network, model: Model, options: CifarOptio
         prior, likelihood = pn.TraceClassPrior.fit(net), pn.Categorical(model.scale)
         post = pn.Posterior(net, architecture, prior, likelihood, images.X, images.y)
         paper = options.kernel == "pcnl"
-        draws = pn.sample(
+        draws = sample_kept(
+            store,
             post,
-            pn.PCNL() if paper else "auto",
+            kernel=pn.PCNL() if paper else "auto",
             chains=1,
             draws=options.draws,
             thin=steps // options.draws,

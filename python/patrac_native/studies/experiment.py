@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import patrac_native as pn
 from patrac_native import diagnostics
 from patrac_native.studies.options import Quantiles, SamplingSettings
+from patrac_native.studies.pieces import sample_kept
 from patrac_native.studies.problems import Problem
 
 Architecture = Any  # such as pn.Mix(5)
@@ -79,14 +81,25 @@ def posterior_of(problem: Problem, net: pn.Network, prior: Any, candidate: Candi
 
 
 def run_architecture(
-    problem: Problem, net: pn.Network, prior: Any, candidate: Candidate, settings: SamplingSettings, *, seed: int
+    problem: Problem,
+    net: pn.Network,
+    prior: Any,
+    candidate: Candidate,
+    settings: SamplingSettings,
+    *,
+    seed: int,
+    store: Path | None = None,
 ) -> Outcome:
-    """Sample one posterior and score it on the test rows; raise KeyboardInterrupt if the run was interrupted."""
+    """Sample one posterior and score it on the test rows; raise KeyboardInterrupt if the run was interrupted.
+
+    A run in a store goes on from there.
+    """
     post = posterior_of(problem, net, prior, candidate)
     ess_thin = settings.ess_thin(post.dim, post.network.dtype.itemsize)
-    kept = pn.sample(
+    kept = sample_kept(
+        store,
         post,
-        settings.kernel,
+        kernel=settings.kernel,
         chains=settings.chains,
         draws=settings.steps // ess_thin,
         thin=ess_thin,

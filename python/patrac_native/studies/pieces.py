@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +74,14 @@ class Pieces:
         if piece.kept is not None:
             piece.kept.save(self._folder / f"{name}.npz", overwrite=True)
         self._write(f"{name}.json", {"values": piece.values, "kept": type(piece.kept).__name__})
+        shutil.rmtree(self._run_path(name), ignore_errors=True)
+
+    def store_of(self, name: str, scheduler: str) -> Path | None:
+        """Return the store of a piece's run until it is finished; None on a cluster or without the extra `store`."""
+        return None if scheduler.startswith(_DASK) or find_spec("zarr") is None else self._run_path(name)
+
+    def _run_path(self, name: str) -> Path:
+        return self._folder / f"{name}.zarr"
 
     def _read(self, name: str) -> dict[str, Any] | None:
         path = self._folder / name
@@ -80,6 +90,18 @@ class Pieces:
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         with replacing(self._folder / name) as stream:
             stream.write(json.dumps(content))
+
+
+def sample_kept(
+    store: Path | None, post: pn.Posterior, *, draws: int, threads: int, progress: bool | None, **arguments: Any
+) -> pn.Draws:
+    """Return the draws of a run, which goes on from its last checkpoint if there is one in its store."""
+    if store is not None and (store / "checkpoint.npz").exists():
+        return pn.resume(store, draws, post=post, threads=threads, progress=progress)
+    if store is not None:
+        shutil.rmtree(store, ignore_errors=True)  # of a run that was killed before it kept anything
+        arguments |= {"store": store, "store_data": False}
+    return pn.sample(post, draws=draws, threads=threads, progress=progress, **arguments)
 
 
 def run_pieces(

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def run_study(
                 candidate,
                 settings,
                 derived_seed(seed, replicate, 2, index),
+                pieces.store_of(f"run-{replicate}-{label}", options.scheduler),
                 replicate == 0,
             )
             for replicate, problem in enumerate(problems)
@@ -158,11 +160,17 @@ def _train_piece(
 
 
 def _run_piece(
-    problem: Problem, net: pn.Network, candidate: Candidate, settings: SamplingSettings, seed: int, for_figures: bool
+    problem: Problem,
+    net: pn.Network,
+    candidate: Candidate,
+    settings: SamplingSettings,
+    seed: int,
+    store: Path | None,
+    for_figures: bool,
 ) -> Piece:
     """Sample one candidate of one replicate; only the draws of the first are kept, so that memory does not grow."""
     prior, own = pn.TraceClassPrior.fit(net), settings.of_model(candidate.label())
-    found = run_architecture(problem, net, prior, candidate, own, seed=seed)
+    found = run_architecture(problem, net, prior, candidate, own, seed=seed, store=store)
     if not for_figures:
         return Piece({"scores": found.scores})
     curves = {name: getattr(found, name).tolist() for name in ("autocorrelation", "pit_f", "pit_y")}
