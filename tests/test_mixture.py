@@ -11,19 +11,21 @@ import patrac_native as pn
 from patrac_native.likelihoods import PredictiveMixture
 
 
-def components() -> tuple[np.ndarray, np.ndarray]:
-    """Wide, narrow, two-humped and constant components, with one noise scale for each draw."""
+def components(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Wide, narrow, two-humped and constant components of n draws, with one noise scale for each draw."""
     rng = np.random.default_rng(5)
-    f = np.stack([rng.normal(0, 2, 80), rng.normal(4, 0.01, 80), rng.choice([-5.0, 5.0], 80), np.full(80, 1.5)], axis=1)
-    return f, rng.uniform(0.1, 0.5, (80, 1))
+    f = np.stack([rng.normal(0, 2, n), rng.normal(4, 0.01, n), rng.choice([-5.0, 5.0], n), np.full(n, 1.5)], axis=1)
+    return f, rng.uniform(0.1, 0.5, (n, 1))
 
 
+# Of many draws the search starts at the quantile of some of them.
+@pytest.mark.parametrize("n", [80, 450])
 @pytest.mark.parametrize("probability", [0.005, 0.025, 0.5, 0.9, 0.995])
 @pytest.mark.parametrize("kind", ["one scale", "a scale for each draw", "weights"])
-def test_quantiles_against_a_root_finder(kind: str, probability: float) -> None:
-    f, scales = components()
+def test_quantiles_against_a_root_finder(kind: str, probability: float, n: int) -> None:
+    f, scales = components(n)
     scale = np.full_like(scales, 0.3) if kind == "one scale" else scales
-    weights = np.random.default_rng(6).dirichlet(np.ones(80)) if kind == "weights" else None
+    weights = np.random.default_rng(6).dirichlet(np.ones(n)) if kind == "weights" else None
     noise = pn.Gaussian(0.09).noise()
     if kind != "one scale":
         noise = replace(noise, scale=scale, variance=scale**2)

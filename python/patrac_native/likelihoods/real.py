@@ -17,8 +17,11 @@ from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.likelihoods.numbers import matrix_targets
 from patrac_native.validation.checks import FloatArray, check_finite, check_probability
 
-# Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about five suffice.
-_QUANTILE_STEPS = 60
+# Maximum number of Newton steps for a quantile of the mixture. Each at least halves the bracket; about three suffice
+# from the quantile of about so many of the draws.
+_QUANTILE_STEPS, _FIRST_DRAWS = 60, 100
+# A Newton step of at most this share of the narrowest noise leaves an error of about its square.
+_LAST_STEP = 1e-6
 # Parts of equal probability by which the mean of exponentials of heavy-tailed noise is computed.
 _PARTS = 200
 
@@ -142,7 +145,9 @@ class PredictiveMixture(TargetMixture):
         # The quantile of component i is f_i + z scale_i; that of the mixture lies between the smallest and the largest.
         parts = self.location + z * scale
         low, high = parts.min(axis=0), parts.max(axis=0)
-        if start is None:
+        if start is None and len(self.location) >= 2 * _FIRST_DRAWS:
+            start = self.thinned(len(self.location) // _FIRST_DRAWS).continuous_quantile(probability)
+        elif start is None:
             sd = self.sd()
             # The median of noise with infinite variance would start at 0 * inf.
             start = self.mean() + z * np.where(np.isfinite(sd), sd, mean_over_draws(scale))
@@ -155,10 +160,11 @@ class PredictiveMixture(TargetMixture):
             low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = x - excess / density
-            new = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+            is_newton = (step >= low) & (step <= high)
+            new = np.where(is_newton, step, 0.5 * (low + high))
             # Each quantile ends by itself: it does not depend on the other inputs.
             moved, x = np.abs(new - x), np.where(found, x, new)
-            found |= moved <= 1e-10 * narrowest
+            found |= moved <= np.where(is_newton, _LAST_STEP, _LAST_STEP**2) * narrowest
             if found.all():
                 break
         return x

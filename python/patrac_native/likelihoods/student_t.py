@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MAX_STEPS, _TOLERANCE = 1000, 1e-8
 # Times that location and sampled scale of the constant predictor are fitted in turn.
 _SCALE_STEPS = 20
+# Up to these even degrees of freedom, a polynomial takes a tenth of the time of the special function.
+_MOST_EVEN = 16
 # The normalising constant is a difference of values of log Gamma that grow with df and cancel: its error is about 1e-7
 # for each value at this bound, where the density differs from the Gaussian's by as little, but 0.9 for df = 1e15.
 MAX_DF = 1e8
@@ -195,11 +197,12 @@ class StudentT(SampledNoiseLikelihood):
         from scipy.special import betaln, stdtr, stdtrit
 
         df = self.df
+        cdf = _even_cdf(round(df)) if df % 2 == 0 and df <= _MOST_EVEN else lambda u: stdtr(df, u)
         log_mass = 0.5 * math.log(df) + float(betaln(0.5, df / 2))
         return Noise(
             scale=1.0,
             variance=df / (df - 2) if df > 2 else math.inf,
-            cdf=lambda u: stdtr(df, u),
+            cdf=cdf,
             quantile=lambda probability: stdtrit(df, probability),
             log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
             log_mean_exp=lambda c: log_mean_exp(lambda probability: stdtrit(df, probability), c),
@@ -220,6 +223,17 @@ class StudentT(SampledNoiseLikelihood):
     def arguments(self) -> dict[str, Any]:
         """Return the argument `df` and those of the scale."""
         return {"df": self.df, **super().arguments()}
+
+
+def _even_cdf(df: int) -> Callable[[FloatArray], FloatArray]:
+    """Return the distribution function for even df, to 1e-15: a polynomial (Abramowitz & Stegun 1972, 26.7.4)."""
+    terms = [math.comb(2 * k, k) / 4**k for k in range(df // 2)]
+
+    def cdf(u: FloatArray) -> FloatArray:
+        root = np.hypot(u, math.sqrt(df))
+        return np.asarray(0.5 + 0.5 * (u / root) * np.polynomial.polynomial.polyval(df / root / root, terms))
+
+    return cdf
 
 
 def _weighted_median(values: FloatArray, weights: FloatArray) -> float:
