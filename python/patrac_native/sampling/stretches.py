@@ -141,11 +141,8 @@ def run_stretches(
             last_step, room = at.step + steps, min(goal * of_draw - _states(run, at), steps // run.stride + 2)
             result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
             completed = bool(result["completed"])
-            elapsed = time.perf_counter() - began
-            if completed:
-                steps = _next_steps(steps, elapsed, kept.stretch_seconds)
             if completed or kept.keeps_cut:
-                _take(run, kept, result, room, last_step, elapsed, steps)
+                steps = _take(run, kept, result, room, last_step, steps, began)
             del result  # before the next one needs as much memory
             if not completed:
                 break
@@ -163,9 +160,9 @@ def _next_steps(steps: int, elapsed: float, seconds: float) -> int:
 
 
 def _take(
-    run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, elapsed: float, next_steps: int
-) -> None:
-    """Bring what is kept to the end of a stretch."""
+    run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, steps: int, began: float
+) -> int:
+    """Bring what is kept to the end of a stretch of so many steps, and return the number of steps of the next."""
     at = kept.at
     totals, moments = _merged(at.totals, result), at.moments
     theta, stats = kept_states(run, result)
@@ -180,7 +177,8 @@ def _take(
     draws = at.draws + theta.shape[1]
     gradients = draws * run.settings.thin * run.kernel.gradients_per_step
     totals["gradients"] = np.full(len(theta), gradients, np.int64)
-    seconds = at.seconds + elapsed
+    elapsed = time.perf_counter() - began  # with the evaluation of f, so that checkpoints come as often
+    next_steps = _next_steps(steps, elapsed, kept.stretch_seconds)
     now = replace(
         at,
         step=step,
@@ -188,10 +186,11 @@ def _take(
         states=result["states"],
         totals=totals,
         moments=moments,
-        seconds=seconds,
+        seconds=at.seconds + elapsed,
         next_steps=next_steps,
     )
     kept.add(now, theta, stats)
+    return next_steps
 
 
 def _states(run: PreparedRun, at: Checkpoint) -> int:
