@@ -255,7 +255,10 @@ def main() -> None:
         runs = []
         for seed in range(options.reruns):
             settings = {"data": options.data, "minutes": options.minutes, "rows": options.rows}
-            one, some = partial(rerun, PROBLEMS[name], seed, **settings), f" {options.rows} rows" if options.rows else ""
+            one, some = (
+                partial(rerun, PROBLEMS[name], seed, **settings),
+                f" {options.rows} rows" if options.rows else "",
+            )
             runs.append(results.get(f"{name}{some} {options.minutes:g} {1_000 * seed}", one))
             print(f"{name} {seed}: {runs[-1]['label']}, {runs[-1]['grades']}, {runs[-1]['findings']}", flush=True)
         labels = ", ".join(f"{label} ({count})" for label, count in Counter(run["label"] for run in runs).items())
