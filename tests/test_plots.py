@@ -349,6 +349,11 @@ def test_sorted_intervals_and_residuals(ax: Axes) -> None:
     inside, outside = (np.asarray(part.get_offsets()).tolist() for part in ax.collections[1:])
     assert inside == [[1, 2], [2, 3.1]] and outside == [[0, 9]]
     ax.clear()
+    plots.sorted_intervals(y, mean, mean - 1, mean + 1, ax, errors=([0.3, 0.1, 0.2], [0.6, 0.4, 0.5]))
+    bars = [[np.asarray(one)[:, 1].tolist() for one in part.get_segments()] for part in ax.collections[1:3]]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(bars, [[[-0.1, 0.1], [0.8, 1.2], [1.7, 2.3]], [[1.6, 2.4], [2.5, 3.5], [3.4, 4.6]]])
+    assert "rerun error of its ends" in legend_texts(ax)
+    ax.clear()
     plots.residuals([1.0, 2.0, 3.0], y, mean, "width", ax)
     np.testing.assert_allclose(np.asarray(ax.collections[0].get_offsets())[:, 1], y - mean)
     with pytest.raises(ValueError, match="must have one length"):

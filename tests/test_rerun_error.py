@@ -106,6 +106,7 @@ def test_independent_draws_have_the_usual_monte_carlo_error() -> None:
     alone = pn.sample(post, pn.PCNL(), chains=1, draws=400, warmup=100, seed=1).rerun_error(X)
     assert (alone.replicates, alone.unit, alone.is_blind) == (8, "parts", True)
     assert "a rerun of this chain from where it ended would move" in str(alone) and "from 8 parts" in str(alone)
+    assert str(alone).splitlines()[-1].startswith("  that is repeatability, not correctness: what all replicates share")
     # Parts of few draws would differ by chance alone: nothing is known, without any warning of arithmetic.
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -244,6 +245,7 @@ def test_a_converged_posterior_is_good_in_both_parts() -> None:
     verdict = judged(chains(problems.rng_of("converged"), 8, 500, 0.0))
     assert verdict.predictions is not None and verdict.findings == ()
     assert verdict.predictions.facts.startswith("a rerun of the chains would move the ends of 90% intervals of y by 0.")
+    assert "which is repeatability, not correctness; they were not scored" in verdict.predictions.facts
 
 
 def test_chains_in_modes_of_their_own_are_an_ensemble() -> None:

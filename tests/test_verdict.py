@@ -15,6 +15,7 @@ import patrac_native as pn
 import problems
 from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.verdict.evidence import Evidence, StepRecord, longest_run
+from patrac_native.verdict.rerun_error import RerunError
 from patrac_native.verdict.verdict import Finding, Verdict, judge
 
 GRID = np.linspace(-3, 3, 7)[:, None]
@@ -333,6 +334,46 @@ def test_a_stuck_chain_does_not_hide_how_the_others_fit() -> None:
     """The median over chains is compared, not the mean."""
     verdict = judge(replace(SOUND, log_likelihood=one(-1e9, -100.0)))
     assert verdict.grade == "good"
+
+
+@pytest.mark.parametrize(
+    ("error", "replicates", "is_class", "grade", "words"),
+    [
+        (0.0999, 40, False, "good", ""),
+        (0.1001, 40, False, "look", "would move the ends of 90% intervals of y by 10% of their width"),
+        # Forty replicates know their error to 0.85 to 1.23 times, six to 0.67 to 2.09 times.
+        (0.236, 40, False, "look", "by 24% of their width"),
+        (0.238, 40, False, "do not use", "by 24% of their width"),
+        (0.095, 6, False, "good", ""),
+        (0.097, 6, False, "look", "which so few leave open: up to 20%."),
+        (0.0499, 40, True, "good", ""),
+        (0.0501, 40, True, "look", "would move probabilities of classes by 5.0 points"),
+        (0.176, 40, True, "look", "by 18 points"),
+        (0.178, 40, True, "do not use", "by 18 points"),
+    ],
+)
+def test_each_threshold_of_the_rerun_error(
+    error: float, replicates: int, is_class: bool, grade: str, words: str
+) -> None:
+    of_rows, width = np.full((5, 1), error), np.ones((5, 1))
+    ends = None if is_class else of_rows
+    rerun = RerunError(
+        mean=of_rows,
+        lower=ends,
+        upper=ends,
+        band_lower=of_rows,
+        band_upper=of_rows,
+        width=None if is_class else width,
+        band_width=width,
+        coverage=0.9,
+        replicates=replicates,
+        effective=float(replicates),
+        unit="networks",
+    )
+    verdict = judge(replace(SOUND, rerun=rerun))
+    assert verdict.predictions is not None and (verdict.predictions.grade, verdict.posterior.grade) == (grade, "good")
+    assert [one.kind for one in verdict.findings] == ["scattered predictions"] * (grade != "good")
+    assert all(words in one.what for one in verdict.findings)
 
 
 @pytest.mark.parametrize("kernel", [pn.Exact(), pn.EllipticalSlice()])

@@ -54,19 +54,19 @@ def of_estimator(make: Callable[..., Any], X: Array, y: Array, X_test: Array, se
     return made.draws_, made.preprocessor_.transform(spread_rows(X_test)), label
 
 
-def of_uci(name: str, seed: int, *, data: Path, **parameters: Any) -> Any:
-    """Run the estimator on split 0 of a UCI set."""
-    rows = load_split(data / "uci", name, 0)
-    return of_estimator(pn.PatracRegressor, rows.X, rows.y, rows.X_test, seed, **parameters)
+def of_uci(name: str, seed: int, *, data: Path, rows: int | None, **parameters: Any) -> Any:
+    """Run the estimator on split 0 of a UCI set, or on the first of its training rows."""
+    of = load_split(data / "uci", name, 0)
+    return of_estimator(pn.PatracRegressor, of.X[:rows], of.y[:rows], of.X_test, seed, **parameters)
 
 
-def of_digits(seed: int, *, data: Path, **parameters: Any) -> Any:
-    """Run the estimator on scikit-learn's digits."""
+def of_digits(seed: int, *, data: Path, rows: int | None, **parameters: Any) -> Any:
+    """Run the estimator on scikit-learn's digits, or on the first of their training rows."""
     X, X_test, y, _ = train_test_split(*load_digits(return_X_y=True), test_size=0.3, random_state=0)
-    return of_estimator(pn.PatracClassifier, X, y, X_test, seed, **parameters)
+    return of_estimator(pn.PatracClassifier, X[:rows], y[:rows], X_test, seed, **parameters)
 
 
-def of_sine(seed: int, *, data: Path, minutes: float) -> Any:
+def of_sine(seed: int, *, data: Path, **_: Any) -> Any:
     """Sample Mix(5) of one network, whose chains meet; a rerun repeats the chains."""
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-3, 3, (100, 1)), axis=0)
@@ -80,7 +80,7 @@ def of_sine(seed: int, *, data: Path, minutes: float) -> Any:
     )
 
 
-def of_yacht_out(seed: int, *, data: Path, minutes: float) -> Any:
+def of_yacht_out(seed: int, *, data: Path, **_: Any) -> Any:
     """Sample Out(45) of one network on yacht, whose chains meet; a rerun repeats the chains."""
     rows = standardised(load_split(data / "uci", "yacht", 0))
     net = pn.train(
@@ -130,7 +130,7 @@ def nuts(name: str, data: Path, warmup: int = 500, draws: int = 250) -> Callable
     return lambda start, seed: np.asarray(run(start.astype(np.float32), jax.random.key(seed)))
 
 
-def of_nuts(name: str, seed: int, *, data: Path, minutes: float) -> Any:
+def of_nuts(name: str, seed: int, *, data: Path, **_: Any) -> Any:
     """Sample Mix(2) of one network by eight chains of BlackJAX's NUTS; a rerun repeats the chains."""
     post, X = posterior_for_nuts(name, data)
     scale, rng = np.sqrt(post.prior_variance), np.random.default_rng(seed)
@@ -166,11 +166,11 @@ def shuffled(draws: Any, seed: int) -> Any:
     return found
 
 
-def rerun(problem: Callable[..., Any], seed: int, data: Path, minutes: float) -> dict[str, Any]:
+def rerun(problem: Callable[..., Any], seed: int, **arguments: Any) -> dict[str, Any]:
     """Run a problem once; return the ends that a user sees, and what the run states of their error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what the verdict says
-        draws, X, label = problem(seed, data=data, minutes=minutes)
+        draws, X, label = problem(seed, **arguments)
     at, error = draws.distribution(X), draws.rerun_error(X, COVERAGE)
     ends: dict[str, Array] = {"mean": at.probabilities() if error.is_class else at.mean()}
     values = draws.predict_proba(X) if error.is_class else draws.predict(X)
@@ -247,14 +247,19 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", choices=list(PROBLEMS), default=DEFAULT, metavar="NAME")
     parser.add_argument("--reruns", type=int, default=20, help="default 20")
     parser.add_argument("--minutes", type=float, default=0.25, help="of each fit; default 0.25")
+    parser.add_argument("--rows", type=int, help="of UCI sets and digits: at most so many training rows; default all")
     parser.add_argument("--out", type=Path, help="JSON file of all results; a later run goes on from it")
     options = parser.parse_args()
     results, rows = Results(options.out), []
     for name in options.problems:
         runs = []
         for seed in range(options.reruns):
-            one = partial(rerun, PROBLEMS[name], seed, options.data, options.minutes)
-            runs.append(results.get(f"{name} {options.minutes:g} {1_000 * seed}", one))
+            settings = {"data": options.data, "minutes": options.minutes, "rows": options.rows}
+            one, some = (
+                partial(rerun, PROBLEMS[name], seed, **settings),
+                f" {options.rows} rows" if options.rows else "",
+            )
+            runs.append(results.get(f"{name}{some} {options.minutes:g} {1_000 * seed}", one))
             print(f"{name} {seed}: {runs[-1]['label']}, {runs[-1]['grades']}, {runs[-1]['findings']}", flush=True)
         labels = ", ".join(f"{label} ({count})" for label, count in Counter(run["label"] for run in runs).items())
         for quantity in QUANTITIES:

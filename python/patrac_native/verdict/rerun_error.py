@@ -25,6 +25,11 @@ UNITS = {
 }
 # Units that do not show what another start would change.
 _BLIND = ("one start", "parts")
+# What the number is not.
+NOT_MEASURED = (
+    "that is repeatability, not correctness: what all replicates share, such as noise, architecture and penalty, "
+    "does not show"
+)
 # From fewer replicates the error itself is known too poorly for a grade: with five degrees of freedom, up to a factor
 # of two.
 FEW_REPLICATES = 6
@@ -54,9 +59,9 @@ class RerunError:
     """Standard deviations, over complete reruns, of predictions at n inputs; `rerun_error` of draws returns it.
 
     A rerun repeats everything that tells one replicate from another (`unit`): with a network for each, training and
-    chains. What was chosen once, such as the architecture, and the rows themselves are not repeated. The numbers
-    measure repeatability, not correctness: what all replicates have in common, such as a bias of the training, does not
-    appear in them.
+    chains. What was chosen once for all of them, such as architecture, noise, penalty and number of epochs, and the
+    rows themselves are not repeated. The numbers measure repeatability, not correctness: what all replicates have in
+    common, such as a bias of the training, does not appear in them.
 
     Attributes
     ----------
@@ -186,7 +191,7 @@ class RerunError:
         known = self.of_predictions
         between = f"{100 * known.lower:.1f} and {100 * known.upper:.1f}{self.sign}"
         roughly = "" if math.isnan(known.median) else f"\n  the true median is between {between} (90%)"
-        return f"{self.describe_predictions()}{roughly}\n  {self.describe_bands()}"
+        return f"{self.describe_predictions()}{roughly}\n  {self.describe_bands()}\n  {NOT_MEASURED}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the errors over all rows as JSON-able values."""

@@ -289,7 +289,7 @@ def _prediction_facts(e: Evidence) -> str:
         scores = _scores(e.calibration)
     if e.rerun is None:
         return scores
-    return f"{e.rerun.describe_predictions()}; {scores}"
+    return f"{e.rerun.describe_predictions()}, which is repeatability, not correctness; {scores}"
 
 
 def _worse_chains(e: Evidence) -> npt.NDArray[np.bool_]:
