@@ -16,7 +16,13 @@ import noise_reference
 import patrac_native as pn
 import problems
 import reference
-from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
+from chains import (
+    WeightedRows,
+    assert_draws_depend_on_nothing_else,
+    assert_log_likelihoods,
+    assert_standard_normal,
+    run,
+)
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import prior_from_dict
 from replay import accepts, proposal_normals, proposed
@@ -37,34 +43,16 @@ TRACE_CLASS = pn.TraceClassPrior(1.5, (1.0, 0.6, 2.0), 0.5, scales=pn.SampledSca
 GAUSSIAN = pn.GaussianPrior(1.5, (0.3, 0.5, 0.2), fan_in=True, scales=pn.SampledScales(A, by_input=True))
 
 
-class Case:
-    """Data and network on 2-5-4-2 with sample weights, and posteriors with sampled or fixed scales.
+class Case(WeightedRows):
+    """Rows of two outputs on 2-5-4-2, with sampled scales.
 
     The architecture "narrow" is Full on 2-4-4-1, whose evaluations have loops of known width.
     """
 
     def __init__(self, name: str, architecture: str, n: int = 14, prior: pn.Prior = TRACE_CLASS) -> None:
         rng = problems.rng_of("sampled scales", name, architecture, n)
-        self.net = problems.random_network(rng, (2, 4, 4, 1) if architecture == "narrow" else (2, 5, 4, 2))
-        self.architecture = problems.architecture("full" if architecture == "narrow" else architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, self.net.layer_sizes[-1]))
-        self.weight = rng.uniform(0.3, 2.0, n)
-        self.prior = prior
-        self.partial = reference.partial(self.net, self.architecture)
-
-    def posterior(
-        self, likelihood: pn.Likelihood | None = None, dtype: str = "float64", prior: pn.Prior | None = None
-    ) -> pn.Posterior:
-        return pn.Posterior(
-            self.net,
-            self.architecture,
-            self.prior if prior is None else prior,
-            pn.Gaussian(0.5) if likelihood is None else likelihood,
-            self.X,
-            self.y,
-            sample_weight=self.weight,
-            dtype=dtype,
-        )
+        sizes = (2, 4, 4, 1) if architecture == "narrow" else (2, 5, 4, 2)
+        super().__init__(rng, sizes, architecture.replace("narrow", "full"), n, pn.Gaussian(0.5), prior)
 
 
 def group_of(case: Case, by_input: bool) -> list[tuple[int, bool, int]]:

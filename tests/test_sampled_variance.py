@@ -12,7 +12,13 @@ import pytest
 import patrac_native as pn
 import problems
 import reference
-from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
+from chains import (
+    WeightedRows,
+    assert_draws_depend_on_nothing_else,
+    assert_log_likelihoods,
+    assert_standard_normal,
+    run,
+)
 from replay import accepts, proposal_normals, proposed
 from rounding import assert_log_priors
 
@@ -28,33 +34,13 @@ KERNELS: dict[str, pn.Kernel] = {
 }
 
 
-class Case:
-    """Data and network on 2-5-4-2 with sample weights, and posteriors of sampled or fixed variances.
-
-    `pooled`: one variance for both outputs, or one for each.
-    """
+class Case(WeightedRows):
+    """Rows of two outputs on 2-5-4-2, with one sampled variance (`pooled`) or one for each."""
 
     def __init__(self, name: str, architecture: str, n: int = 14, *, pooled: bool = True) -> None:
-        self.pooled = pooled
         rng = problems.rng_of("sampled variance", name, architecture, n)
-        self.net = problems.random_network(rng, (2, 5, 4, 2))
-        self.architecture = problems.architecture(architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
-        self.weight = rng.uniform(0.3, 2.0, n)
-        self.partial = reference.partial(self.net, self.architecture)
-
-    def posterior(self, likelihood: pn.Likelihood | None = None, dtype: str = "float64") -> pn.Posterior:
-        """Posterior with this likelihood, by default with the variance sampled."""
-        return pn.Posterior(
-            self.net,
-            self.architecture,
-            problems.PRIOR,
-            pn.Gaussian(variance="sampled", a=A, b=B, pooled=self.pooled) if likelihood is None else likelihood,
-            self.X,
-            self.y,
-            sample_weight=self.weight,
-            dtype=dtype,
-        )
+        sampled = pn.Gaussian("sampled", a=A, b=B, pooled=pooled)
+        super().__init__(rng, (2, 5, 4, 2), architecture, n, sampled)
 
 
 # The chain, step by step

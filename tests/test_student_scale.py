@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import patrac_native as pn
 import problems
-from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, run
+from chains import WeightedRows, assert_draws_depend_on_nothing_else, assert_log_likelihoods, run
 from replay import accepts, proposal_normals, proposed
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,30 +25,15 @@ KERNELS: dict[str, pn.Kernel] = {
 }
 
 
-class Case:
+class Case(WeightedRows):
     """Targets with outliers on 2-5-4-m and row weights, one of which is zero."""
 
     def __init__(self, architecture: str = "mix", n: int = 14, m: int = 2) -> None:
         rng = problems.rng_of("student scale", architecture, n, m)
-        self.net = problems.random_network(rng, (2, 5, 4, m))
-        self.architecture = problems.architecture(architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.standard_t(DF, size=(n, m))
-        self.weight = rng.uniform(0.3, 2.0, n)
+        sampled = pn.StudentT(DF, "sampled", a=A, b=B[:m])
+        draw_y = functools.partial(np.random.Generator.standard_t, df=DF)
+        super().__init__(rng, (2, 5, 4, m), architecture, n, sampled, draw_y=draw_y)
         self.weight[3] = 0.0
-        self.sampled = pn.StudentT(DF, "sampled", a=A, b=B[:m])
-
-    def posterior(self, likelihood: pn.Likelihood | None = None, dtype: str = "float64") -> pn.Posterior:
-        chosen = self.sampled if likelihood is None else likelihood
-        return pn.Posterior(
-            self.net,
-            self.architecture,
-            problems.PRIOR,
-            chosen,
-            self.X,
-            self.y,
-            sample_weight=self.weight,
-            dtype=dtype,
-        )
 
 
 @pytest.mark.parametrize("n", [14, 400])
@@ -168,7 +154,7 @@ def test_the_default_prior_knows_the_scale(df: float, share: float) -> None:
 def test_the_fitted_scale_is_the_mode() -> None:
     case = Case()
     residuals = case.y - case.net.predict(case.X)
-    at = case.sampled.fitted(np.zeros_like(residuals), residuals, case.weight).variance_vector(2)
+    at = case.likelihood.fitted(np.zeros_like(residuals), residuals, case.weight).variance_vector(2)
 
     def log_density(square: FloatArray) -> float:
         """Density of scale^2, unnormalised."""
@@ -191,7 +177,7 @@ def test_predictions_mix_over_the_scales(tmp_path: Path) -> None:
     draws = run(case.posterior(), KERNELS["mgrad"], draws=200)
     draws.save(tmp_path / "draws.npz")
     again = pn.Draws.load(tmp_path / "draws.npz")
-    assert repr(again.likelihood) == repr(draws.likelihood) == repr(case.sampled)
+    assert repr(again.likelihood) == repr(draws.likelihood) == repr(case.likelihood)
     X, y = case.X[:4], case.y[:4]
     f, scale = draws.predict(X), np.sqrt(draws.stats["variance"])[:, :, None, :]
     each = (student.logpdf((y - f) / scale, DF) - np.log(scale)).sum(axis=-1)
