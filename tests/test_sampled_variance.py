@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 import patrac_native as pn
 import problems
@@ -82,8 +83,6 @@ def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture:
 )
 def test_the_variance_has_its_conditional_distribution(kernel: str, architecture: str, pooled: bool) -> None:
     """Inverse gamma with the residuals of the theta that is kept with it: uniform through its distribution function."""
-    from scipy.stats import invgamma
-
     case = Case("conditional", architecture, pooled=pooled)
     post = case.posterior()
     draws = run(post, pn.Exact() if kernel == "exact" else KERNELS[kernel], draws=400)
@@ -94,7 +93,7 @@ def test_the_variance_has_its_conditional_distribution(kernel: str, architecture
     for row, values in zip(theta, variance, strict=True):
         f = case.partial.predict(row, case.X)
         conditional = [reference.variance_conditional(A, B, f[:, c], case.y[:, c], case.weight) for c in outputs]
-        levels.append([invgamma.cdf(x, a, scale=b) for x, (a, b) in zip(values, conditional, strict=True)])
+        levels.append([stats.invgamma.cdf(x, a, scale=b) for x, (a, b) in zip(values, conditional, strict=True)])
     for of_output in np.array(levels).T:
         _check_independent_uniforms(of_output)
     if not pooled:  # nor do the draws of two outputs at one step
@@ -104,9 +103,7 @@ def test_the_variance_has_its_conditional_distribution(kernel: str, architecture
 
 def _check_independent_uniforms(levels: FloatArray) -> None:
     """Check the levels of two chains, one after the other: uniform, and uncorrelated in time and between chains."""
-    from scipy.stats import kstest
-
-    assert kstest(levels, "uniform").pvalue > 1e-4
+    assert stats.kstest(levels, "uniform").pvalue > 1e-4
     # Draws at different steps do not hang together: products of standardised uniforms, 4 standard errors.
     level = levels.reshape(2, -1) - 0.5
     assert abs(12 * (level[:, 1:] * level[:, :-1]).mean()) < 4 / np.sqrt(level.size)

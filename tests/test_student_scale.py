@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 import patrac_native as pn
 import problems
@@ -42,9 +43,6 @@ def test_the_scale_has_its_conditional_distribution(n: int) -> None:
 
     The law is that of the prior times the weighted t density, on a grid; its mixture is not used.
     """
-    from scipy.stats import invgamma
-    from scipy.stats import t as student
-
     case = Case(n=n)
     post = case.posterior()
     # pCN with this step size moves theta by 1e-9 of itself in all.
@@ -53,8 +51,8 @@ def test_the_scale_has_its_conditional_distribution(n: int) -> None:
     for output, b in enumerate(B):
         grid = np.linspace(math.log(1e-3), math.log(1e3), 4000)
         scale = np.exp(0.5 * grid)
-        terms = student.logpdf(residuals[:, output, None] / scale, DF) - np.log(scale)
-        log_density = invgamma.logpdf(scale**2, A, scale=b) + grid + case.weight @ terms
+        terms = stats.t.logpdf(residuals[:, output, None] / scale, DF) - np.log(scale)
+        log_density = stats.invgamma.logpdf(scale**2, A, scale=b) + grid + case.weight @ terms
         density = np.exp(log_density - log_density.max())
         density /= density.sum()
         assert density[0] < 1e-12 > density[-1]
@@ -171,8 +169,6 @@ def test_the_fitted_scale_is_the_mode() -> None:
 
 
 def test_predictions_mix_over_the_scales(tmp_path: Path) -> None:
-    from scipy.stats import t as student
-
     case = Case()
     draws = run(case.posterior(), KERNELS["mgrad"], draws=200)
     draws.save(tmp_path / "draws.npz")
@@ -180,18 +176,18 @@ def test_predictions_mix_over_the_scales(tmp_path: Path) -> None:
     assert repr(again.likelihood) == repr(draws.likelihood) == repr(case.likelihood)
     X, y = case.X[:4], case.y[:4]
     f, scale = draws.predict(X), np.sqrt(draws.stats["variance"])[:, :, None, :]
-    each = (student.logpdf((y - f) / scale, DF) - np.log(scale)).sum(axis=-1)
+    each = (stats.t.logpdf((y - f) / scale, DF) - np.log(scale)).sum(axis=-1)
     for one in (draws, again):
         np.testing.assert_allclose(one.log_likelihood_rows(X, y), each, rtol=1e-10)
     mixed = np.log(np.mean(np.exp(each.reshape(-1, 4)), axis=0))
     np.testing.assert_allclose(draws.distribution(X).nlpd(y, per_row=True), -mixed, rtol=1e-10)
     low, high = draws.interval(X, 0.8)
-    inside = student.cdf((high - f) / scale, DF).reshape(-1, 4, 2).mean(axis=0)
+    inside = stats.t.cdf((high - f) / scale, DF).reshape(-1, 4, 2).mean(axis=0)
     np.testing.assert_allclose(inside, 0.9, atol=1e-6)
     assert (low < high).all()
     # Noise over scale is t noise: of 3,200 numbers, a fifth of which lies beyond the deciles.
     noise = (draws.predictive(X, seed=1) - f) / scale
-    beyond = (np.abs(noise) > student.ppf(0.9, DF)).mean()
+    beyond = (np.abs(noise) > stats.t.ppf(0.9, DF)).mean()
     assert abs(beyond - 0.2) < 4.5 * math.sqrt(0.16 / noise.size)
     assert np.isfinite(draws.summary(X, y).evidence.calibration.nlpd)
 
