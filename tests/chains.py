@@ -1,7 +1,8 @@
-"""Short runs of chains, and what holds for the draws of every kernel."""
+"""Posteriors of weighted rows, short runs of chains on them, and what holds for the draws of every kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,37 @@ import numpy.typing as npt
 from scipy import stats
 
 import patrac_native as pn
+import problems
+import reference
+
+
+class WeightedRows:
+    """A random network, rows with unequal weights, and posteriors of them under one likelihood and prior or others."""
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        sizes: tuple[int, ...],
+        architecture: str,
+        n: int,
+        likelihood: pn.Likelihood,
+        prior: pn.Prior = problems.PRIOR,
+        *,
+        draw_y: Callable[..., npt.NDArray[np.float64]] = np.random.Generator.normal,
+    ) -> None:
+        self.net = problems.random_network(rng, sizes)
+        self.architecture = problems.architecture(architecture, rng, self.net)
+        self.X, self.y = rng.normal(size=(n, sizes[0])), draw_y(rng, size=(n, sizes[-1]))
+        self.weight = rng.uniform(0.3, 2.0, n)
+        self.likelihood, self.prior = likelihood, prior
+        self.partial = reference.partial(self.net, self.architecture)
+
+    def posterior(
+        self, likelihood: pn.Likelihood | None = None, dtype: str = "float64", prior: pn.Prior | None = None
+    ) -> pn.Posterior:
+        """Return the posterior under the likelihood and prior of the case, or under those that are given."""
+        parts = (self.net, self.architecture, prior or self.prior, likelihood or self.likelihood, self.X, self.y)
+        return pn.Posterior(*parts, sample_weight=self.weight, dtype=dtype)
 
 
 def run(post: pn.Posterior, kernel: pn.Kernel, **changes: Any) -> pn.Draws:

@@ -42,6 +42,14 @@ one_thread_and_cuda, two_threads_and_cuda, four_threads_and_cuda = (
 )
 cpu_and_devices = pytest.mark.parametrize("device", ["cpu", *DEVICES], indirect=True)
 
+
+@pytest.fixture(params=_core.testing.levels())
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return each SIMD level of this processor in turn, which is that of networks made in the test."""
+    monkeypatch.setenv("PATRAC_SIMD", request.param)
+    return str(request.param)
+
+
 Interrupt = Callable[[int], list[tuple[float, ...]]]
 
 

@@ -38,7 +38,6 @@ def gamma(roundings: int) -> float:
     return product / (1 - product)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("size", SIZES)
 def test_factor_inverse_and_product_are_within_their_rounding_bounds(size: int, level: str) -> None:
     matrix = positive_definite(size)
@@ -51,7 +50,6 @@ def test_factor_inverse_and_product_are_within_their_rounding_bounds(size: int, 
     assert abs(log_determinant - 2 * np.log(np.diag(u)).sum()) <= bound * (1 + 2 * np.abs(np.log(np.diag(u))).sum())
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("size", SIZES)
 def test_zeros_are_zeros_and_the_inverse_is_symmetric_to_the_bit(size: int, level: str) -> None:
     _, _, w, inverse = results(positive_definite(size), level)
@@ -59,7 +57,6 @@ def test_zeros_are_zeros_and_the_inverse_is_symmetric_to_the_bit(size: int, leve
     np.testing.assert_array_equal(inverse, inverse.T)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("row", [0, 1, 2, 3, 4, 7, 8, 11, 12])
 @pytest.mark.parametrize("pivot", [-1.0, np.nan])
 def test_what_is_not_positive_definite_has_no_log_determinant(row: int, pivot: float, level: str) -> None:

@@ -14,7 +14,6 @@ import patrac_native as pn
 import problems
 import reference
 from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
-from patrac_native.engine import _core
 from patrac_native.posterior.partial_network import PartialNetwork
 from problems import Problem
 from rounding import assert_log_priors
@@ -147,7 +146,6 @@ SEVERAL_TILES: dict[str, tuple[tuple[int, ...], str | dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("level", _core.testing.levels())
 # Not one row of one output: the tolerance is that of a solve of size one there, without the roundings of the layers.
 @pytest.mark.parametrize(
     ("name", "n"),
@@ -162,7 +160,6 @@ def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> Non
     check_at_level(problems.posed(net, architecture, data, rng), level)
 
 
-@pytest.mark.parametrize("level", _core.testing.levels())
 @pytest.mark.parametrize("n", [1, 5, 530])
 @pytest.mark.parametrize("architecture", ["full", "out", "custom"])
 def test_every_level_with_a_variance_of_each_row(architecture: str, n: int, level: str) -> None:

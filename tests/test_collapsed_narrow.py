@@ -12,7 +12,6 @@ import patrac_native as pn
 import problems
 import reference
 from chains import assert_log_likelihoods, run
-from patrac_native.engine import _core
 from problems import Problem
 from replay import accepts, proposal_normals, proposed
 from test_collapsed import UNIT32, arguments, exact_value, hidden, perturbed, relative_rounding, value_tolerance
@@ -45,14 +44,10 @@ def rounding(problem: Problem) -> float:
     return max(1.0, (problem.post.dim - problem.post.sampled.facts.hidden_dim) / len(problem.y))
 
 
-@pytest.mark.parametrize("level", _core.testing.levels())
 @pytest.mark.parametrize("n_hidden", [1, 2, 3])
 @pytest.mark.parametrize("architecture", ["full", "sep"])
-def test_value_and_gradient_are_those_of_the_normal_density_of_y(
-    architecture: str, n_hidden: int, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_value_and_gradient_are_those_of_the_normal_density_of_y(architecture: str, n_hidden: int, level: str) -> None:
     """Up to one node more than has loops of its own, against the oracle."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     for width in range(1, WIDEST + 2):
         for n in ROWS[:-1]:
             problem = narrow(width, n_hidden, n, architecture=architecture)
@@ -88,11 +83,9 @@ def general(problem: Problem) -> pn.Posterior:
     )
 
 
-@pytest.mark.parametrize("level", _core.testing.levels())
 @pytest.mark.parametrize("n_hidden", [2, 3])
-def test_the_general_passes_give_the_same(n_hidden: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_general_passes_give_the_same(n_hidden: int, level: str) -> None:
     """In float64 to the rounding of either, which the two do not share: some last digits differ."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     differs = 0
     for width in range(1, WIDEST + 1):
         for n in ROWS:
@@ -112,13 +105,9 @@ def test_the_general_passes_give_the_same(n_hidden: int, level: str, monkeypatch
     assert differs > 0
 
 
-@pytest.mark.parametrize("level", _core.testing.levels())
 @pytest.mark.parametrize("n_hidden", [1, 2])
-def test_float32_errs_no_more_than_its_roundings_allow(
-    n_hidden: int, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_float32_errs_no_more_than_its_roundings_allow(n_hidden: int, level: str) -> None:
     """The tolerance of test_collapsed.py: pre-activations have at most 5 sources here too, in at most 3 layers."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     roundings = 2 * 3 * 17
     for width in range(1, WIDEST + 1):
         for n in (15, 700, 3300):

@@ -14,7 +14,6 @@ import pytest
 
 import patrac_native as pn
 import problems
-import reference
 from conftest import four_threads_and_cuda, one_thread_and_cuda, two_threads_and_cuda
 from patrac_native.sampling.warmup import Phase
 
@@ -224,18 +223,9 @@ def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str)
     if inputs == "bytes":
         data.X = rng.integers(0, 256, data.X.shape).astype(np.float64)
         net = pn.Network([net.weights[0] / 128, *net.weights[1:]], net.biases, net.activation)
-    post = pn.Posterior(
-        net,
-        chosen,
-        problems.PRIOR,
-        data.likelihood,
-        data.X,
-        data.y,
-        sample_weight=data.sample_weight,
-        dtype="float32",
-    )
-    theta = post.theta_map.astype(np.float32).astype(np.float64)
-    return problems.Problem(post, reference.partial(net, chosen), data, theta)
+    problem = problems.posed(net, chosen, data, rng, "float32")
+    problem.theta = problem.post.theta_map.astype(np.float32).astype(np.float64)
+    return problem
 
 
 @pytest.mark.parametrize("inputs", ["bytes", "floats"])
@@ -268,16 +258,10 @@ def test_wide_first_layer(architecture: str, sizes: tuple[int, ...], n: int, inp
 
 def test_wide_layers_are_chosen() -> None:
     """Neither float64 nor layers with few features use the matrix units."""
-    assert (
-        many_rows("gaussian", "full", "float32")
-        .post.sampled.compiled.on_device("emulated:1")
-        .layout(False)["wide_inputs"]
-        == "none"
-    )
-    wide = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3)).post.sampled.compiled.on_device(
-        "emulated:1"
-    )
-    assert wide.layout(False)["wide_inputs"] == "none"
+    few_features = many_rows("gaussian", "full", "float32")
+    doubles = many_rows("categorical", "full", "float64", n=600, sizes=(700, 30, 5, 3))
+    for problem in (few_features, doubles):
+        assert problem.post.sampled.compiled.on_device("emulated:1").layout(False)["wide_inputs"] == "none"
 
 
 def test_few_rows_of_many_features_are_shared() -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 from numpy.typing import NDArray
+from scipy.signal import lfilter
+from scipy.stats import norm
 
 from patrac_native import diagnostics as dg
 
@@ -15,8 +18,6 @@ EPS = float(np.finfo(np.float64).eps)
 
 def ar1(rng: np.random.Generator, phi: float, chains: int, draws: int, points: int) -> NDArray[np.float64]:
     """Stationary AR(1) series of unit variance, (chain, draw, points, 1); its integrated time is (1+phi)/(1-phi)."""
-    from scipy.signal import lfilter
-
     noise = rng.standard_normal((chains, draws, points, 1)) * math.sqrt(1 - phi**2)
     noise[:, 0] /= math.sqrt(1 - phi**2)
     return np.asarray(lfilter([1.0], [1.0, -phi], noise, axis=1))
@@ -152,10 +153,6 @@ def test_short_chains() -> None:
 
 
 def test_convergence_is_arviz_at_each_point() -> None:
-    from importlib import import_module
-
-    array_stats: Any = import_module("arviz_stats.base").array_stats
-
     f = ar1(np.random.default_rng(8), 0.6, chains=4, draws=200, points=6).reshape(4, 200, 3, 2)
     summary = dg.convergence(f, quantiles=(0.025, 0.975))
     assert summary.rhat.shape == summary.mcse_mean.shape == (3, 2) and summary.mcse_quantiles.shape == (2, 3, 2)
@@ -184,9 +181,6 @@ CHAINS: dict[str, NDArray[np.float64]] = {
 
 @pytest.mark.parametrize("case", CHAINS)
 def test_points_have_the_statistics_of_arviz(case: str) -> None:
-    from importlib import import_module
-
-    array_stats: Any = import_module("arviz_stats.base").array_stats
     f = CHAINS[case]
     chains = f if len(f) > 1 else np.concatenate([f[:, : f.shape[1] // 2], f[:, -(f.shape[1] // 2) :]])
     found = dg.convergence(f)
@@ -246,8 +240,6 @@ def nested_by_loops(x: NDArray[np.float64], superchains: list[list[int]]) -> tup
     [("aabbcc", 30), ("abcabc", 30), ("abbbcc", 30), ("abcdef", 30), ("aaabbb", 1)],
 )
 def test_nested_rhat_is_that_of_loops_and_of_arviz(labels: str, draws: int) -> None:
-    from arviz_stats.base import array_stats
-
     rng = np.random.default_rng(11)
     f = 5.0 + rng.standard_normal((6, draws, 3, 2)) + rng.standard_normal((6, 1, 3, 2))
     found = dg.nested_rhat(f, list(labels))
@@ -588,8 +580,6 @@ def test_classification_messages() -> None:
 
 def test_against_the_exact_predictions_of_a_normal_mean() -> None:
     """y_r ~ N(mu, 1) with mu ~ N(0, 100): given all other rows, y_r is normal with a known mean and variance."""
-    from scipy.stats import norm
-
     rng = np.random.default_rng(3)
     n = 40
     y = rng.normal(0.7, 1.0, n)

@@ -115,7 +115,6 @@ def exact_values(name: str, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     return high, low
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", list(ULP_BOUND))
 def test_within_ulp_bound_of_mpmath(name: str, dtype: Precision, level: str) -> None:
@@ -140,7 +139,6 @@ FLOAT64: dict[str, Callable[[FloatArray], FloatArray]] = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", list(FLOAT64))
 def test_float32_sweep_within_ulp_bound(name: str, level: str) -> None:
     x = points(name, np.float32, 40_000)
@@ -174,7 +172,6 @@ EDGES: dict[str, tuple[list[float], list[float]]] = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", list(EDGES))
 def test_edge_values(name: str, dtype: Precision, level: str) -> None:
@@ -185,7 +182,6 @@ def test_edge_values(name: str, dtype: Precision, level: str) -> None:
         assert same_bits(y, np.repeat(expected, repeats)), f"{name}: {y[::repeats]} for {arguments}"
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["tanh", "log1p"])
 def test_subnormals_pass_through(name: str, dtype: Precision, level: str) -> None:
@@ -194,7 +190,6 @@ def test_subnormals_pass_through(name: str, dtype: Precision, level: str) -> Non
     assert same_bits(evaluate(name, tiny, level), tiny)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
 def test_bounded_functions_stay_in_bounds(name: str, dtype: Precision, level: str) -> None:
@@ -202,7 +197,6 @@ def test_bounded_functions_stay_in_bounds(name: str, dtype: Precision, level: st
     assert y.max() == 1 and y.min() >= (0 if name == "sigmoid" else -1)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tanh_is_exactly_odd(dtype: Precision, level: str) -> None:
     x = points("tanh", dtype, 5_000)
@@ -222,7 +216,6 @@ def test_noise_functions_have_the_same_bits_on_every_level(name: str, dtype: Pre
     assert same_bits(alone, np.ascontiguousarray(first[:: x.size // 200]))
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", list(ULP_BOUND))
 def test_scalar_tail_equals_vector_lanes(name: str, dtype: Precision, level: str) -> None:

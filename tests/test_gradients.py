@@ -132,11 +132,12 @@ def test_the_combinations_hold_every_pair() -> None:
         assert pairs == set(itertools.product(*values))
 
 
-@pytest.mark.parametrize(("architecture", "likelihood", "dtype", "activation", "level"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("architecture", "likelihood", "dtype", "activation", "level"), COMBINATIONS, indirect=["level"]
+)
 def test_gradient_agrees_with_autograd(
-    architecture: str, likelihood: str, activation: str, dtype: str, level: str, monkeypatch: pytest.MonkeyPatch
+    architecture: str, likelihood: str, activation: str, dtype: str, level: str
 ) -> None:
-    monkeypatch.setenv("PATRAC_SIMD", level)
     rng = problems.rng_of("gradient", architecture, likelihood, activation, dtype, level)
     sizes = problems.random_sizes(rng, int(rng.integers(2 if architecture in NEEDS_HIDDEN else 1, 6)))
     if likelihood.startswith("categorical"):
@@ -159,11 +160,9 @@ def test_gradient_at_every_depth(architecture: str, n_layers: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("n_hidden", [1, 2, 3])
-def test_gradient_of_narrow_networks(n_hidden: int, level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_of_narrow_networks(n_hidden: int, level: str, dtype: str) -> None:
     """Equal hidden layers, narrower and wider than those that have a loop of their own; one tile and several."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     for width in range(1, 8):
         for n in (5, 33, 300):
             rng = problems.rng_of("narrow", n_hidden, width, n)
@@ -171,10 +170,8 @@ def test_gradient_of_narrow_networks(n_hidden: int, level: str, dtype: str, monk
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("level", LEVELS)
-def test_gradient_at_every_width(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_at_every_width(level: str, dtype: str) -> None:
     """d, m and the hidden widths each go through 1..20: every remainder of the register blocks."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     for width in range(1, 21):
         rng = problems.rng_of("width", width)
         sizes = (width, 1 + (7 * width) % 20, 1 + (11 * width) % 19, 21 - width)
@@ -183,13 +180,11 @@ def test_gradient_at_every_width(level: str, dtype: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("level", LEVELS)
-def test_gradient_of_wide_neighbours(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_of_wide_neighbours(level: str, dtype: str) -> None:
     """Gradients of layers of 16 nodes and more between each other: either side the longer, every remainder of it.
 
     Rows around one vector and several, and more than one tile.
     """
-    monkeypatch.setenv("PATRAC_SIMD", level)
     for width in (*range(15, 34), 50, 64, 65, 81):
         rng = problems.rng_of("neighbours", width)
         for sizes in ((17, width, 1), (width, 23, 2)):
@@ -198,13 +193,9 @@ def test_gradient_of_wide_neighbours(level: str, dtype: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("k", range(1, 7))
-def test_gradient_through_a_wide_last_hidden_layer(
-    k: int, level: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradient_through_a_wide_last_hidden_layer(k: int, level: str, dtype: str) -> None:
     """Mix with up to five Bayesian nodes below a wide last layer, and with six, which takes the usual way."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     for width in (k, 8, 9, 20):
         if width < k:
             continue
@@ -215,12 +206,8 @@ def test_gradient_through_a_wide_last_hidden_layer(
             check(problems.posed(net, pn.Mix(k), data, rng, dtype))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(
-    level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(level: str) -> None:
     """A pruned node of the last hidden layer is a constant of the data, but its output weight may be Bayesian."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     rng = problems.rng_of("pruned")
     net = problems.random_network(rng, (2, 3, 6, 1))
     weights = [w.copy() for w in net.weights]
@@ -236,10 +223,8 @@ def test_gradient_where_the_last_layer_reads_constants_beside_few_varying_nodes(
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("level", LEVELS)
-def test_an_overflow_leaves_nothing_behind(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overflow_leaves_nothing_behind(level: str, dtype: str) -> None:
     """A non-finite evaluation changes no bit of the next one, for every remainder of rows and in the padding too."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     huge = 3e38 if dtype == "float32" else 1.7e308
     for activation in ACTIVATIONS:
         for sizes in ((20, 50, 1), (3, 18, 21, 1), (3, 18, 22, 1), (2, 5, 30, 6)):
@@ -260,10 +245,8 @@ def test_an_overflow_leaves_nothing_behind(level: str, dtype: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("level", LEVELS)
-def test_gradient_at_every_number_of_rows(level: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_at_every_number_of_rows(level: str, dtype: str) -> None:
     """n from 1 to 72: every remainder of the vector width and of the blocks of vectors."""
-    monkeypatch.setenv("PATRAC_SIMD", level)
     net = problems.random_network(problems.rng_of("rows"), (2, 7, 3))
     for n in range(1, 73):
         rng = problems.rng_of("rows", n)
@@ -337,16 +320,12 @@ def test_reference_gradient_agrees_with_autograd(architecture: str, likelihood: 
     assert (np.abs(problem.reference_gradient() - gradient) <= 2 * bounds.gradient).all()
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_error_of_float32_is_below_the_worst_case_as_independent_roundings_are(
-    level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_of_float32_is_below_the_worst_case_as_independent_roundings_are(level: str) -> None:
     """The worst case adds the errors of n rows with one sign; independent ones add like a random walk.
 
     n rows of equal size: standard deviation worst / sqrt(n), so 4 of them hold for the largest of K = 582 entries too.
     This would notice sums that lose a good part of float32.
     """
-    monkeypatch.setenv("PATRAC_SIMD", level)
     n = 200
     for activation in ACTIVATIONS:
         rng = problems.rng_of("typical", activation)

@@ -26,7 +26,6 @@ def normals(
     )[0]
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("counter", "key", "expected"),
     [
@@ -42,7 +41,6 @@ def test_philox_gives_the_known_answers_of_random123(counter: str, key: str, exp
     assert list(noise_reference.philox(tuple(c), tuple(k))) == e
 
 
-@pytest.mark.parametrize("level", LEVELS)
 def test_philox_agrees_with_plain_python_on_random_counters(level: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
@@ -50,7 +48,6 @@ def test_philox_agrees_with_plain_python_on_random_counters(level: str) -> None:
         assert tuple(_core.testing.philox(counter, key, level)) == noise_reference.philox(counter, key)
 
 
-@pytest.mark.parametrize("level", LEVELS)
 def test_keys_are_seed_and_chain_and_longer_seeds_are_hashed_into_both_words(level: str) -> None:
     for seed, chain in ((0, 0), (1, 7), (2**32 - 1, 2**32 - 1), (123456789, 3)):
         assert list(_core.testing.stream_key(seed, chain, level)) == [seed, chain]
@@ -64,7 +61,6 @@ def test_keys_are_seed_and_chain_and_longer_seeds_are_hashed_into_both_words(lev
         assert len({tuple(_core.testing.stream_key(seed, chain, level)) for chain in range(1000)}) == 1000
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("seed", "chain", "step", "purpose"),
@@ -98,7 +94,6 @@ def test_normals_have_the_same_bits_on_every_level(dtype: str) -> None:
         pytest.skip(f"this processor runs one level only: {LEVELS[0]}")
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fewer_normals_are_a_prefix_of_more(dtype: str, level: str) -> None:
     """Coordinate k does not depend on how many are asked for."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from patrac_native import diagnostics as dg
 from patrac_native import plots
@@ -34,8 +36,6 @@ def ax() -> Axes:
 @pytest.fixture(autouse=True)
 def no_open_figures() -> Iterator[None]:
     """With a given `ax`, no function may leave a figure in pyplot; tests close the figures that they create."""
-    import matplotlib.pyplot as plt
-
     settings = dict(matplotlib.rcParams)
     yield
     assert plt.get_fignums() == []
@@ -96,8 +96,6 @@ def test_every_plot_returns_its_ax_and_draws(ax: Axes) -> None:
 
 
 def test_a_new_figure_is_made_without_ax() -> None:
-    import matplotlib.pyplot as plt
-
     for returned in all_plots(None):
         assert plt.get_fignums() != []
         figure: Any = returned.figure
@@ -243,8 +241,6 @@ def test_long_traces_keep_their_extremes_at_a_fixed_size() -> None:
 
 
 def test_trace_panel_is_the_papers_four(ax: Axes) -> None:
-    import matplotlib.pyplot as plt
-
     rng = np.random.default_rng(7)
     likelihood, prior, weight, f = (rng.standard_normal((2, 30)) + shift for shift in (-150.0, -30.0, 1.0, 5.0))
     four = (likelihood, prior, weight, f)
@@ -323,8 +319,6 @@ def test_reliability_shows_the_bins_of_the_ece(ax: Axes) -> None:
 
 
 def test_pit_histogram_and_coverage_count_rows(ax: Axes) -> None:
-    from scipy.stats import binom
-
     pit = np.array([0.05, 0.15, 0.16, 0.5, 0.95, 1.0, 0.45, 0.55])
     plots.pit_histogram(pit, ax, n_bins=5)
     bars = [patch.get_height() for patch in ax.patches if patch.get_width() < 0.5]  # type: ignore[attr-defined]

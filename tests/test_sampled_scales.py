@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 import noise_reference
 import patrac_native as pn
 import problems
 import reference
-from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
+from chains import (
+    WeightedRows,
+    assert_draws_depend_on_nothing_else,
+    assert_log_likelihoods,
+    assert_standard_normal,
+    run,
+)
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import prior_from_dict
 from replay import accepts, proposal_normals, proposed
@@ -37,34 +44,16 @@ TRACE_CLASS = pn.TraceClassPrior(1.5, (1.0, 0.6, 2.0), 0.5, scales=pn.SampledSca
 GAUSSIAN = pn.GaussianPrior(1.5, (0.3, 0.5, 0.2), fan_in=True, scales=pn.SampledScales(A, by_input=True))
 
 
-class Case:
-    """Data and network on 2-5-4-2 with sample weights, and posteriors with sampled or fixed scales.
+class Case(WeightedRows):
+    """Rows of two outputs on 2-5-4-2, with sampled scales.
 
     The architecture "narrow" is Full on 2-4-4-1, whose evaluations have loops of known width.
     """
 
     def __init__(self, name: str, architecture: str, n: int = 14, prior: pn.Prior = TRACE_CLASS) -> None:
         rng = problems.rng_of("sampled scales", name, architecture, n)
-        self.net = problems.random_network(rng, (2, 4, 4, 1) if architecture == "narrow" else (2, 5, 4, 2))
-        self.architecture = problems.architecture("full" if architecture == "narrow" else architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, self.net.layer_sizes[-1]))
-        self.weight = rng.uniform(0.3, 2.0, n)
-        self.prior = prior
-        self.partial = reference.partial(self.net, self.architecture)
-
-    def posterior(
-        self, likelihood: pn.Likelihood | None = None, dtype: str = "float64", prior: pn.Prior | None = None
-    ) -> pn.Posterior:
-        return pn.Posterior(
-            self.net,
-            self.architecture,
-            self.prior if prior is None else prior,
-            pn.Gaussian(0.5) if likelihood is None else likelihood,
-            self.X,
-            self.y,
-            sample_weight=self.weight,
-            dtype=dtype,
-        )
+        sizes = (2, 4, 4, 1) if architecture == "narrow" else (2, 5, 4, 2)
+        super().__init__(rng, sizes, architecture.replace("narrow", "full"), n, pn.Gaussian(0.5), prior)
 
 
 def group_of(case: Case, by_input: bool) -> list[tuple[int, bool, int]]:
@@ -228,8 +217,6 @@ def test_scales_move_together_with_their_parameters(kernel: str, architecture: s
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_scales_have_their_conditional_distribution(kernel: str, architecture: str, noise: str) -> None:
     """Inverse gamma with the squares of the theta that is kept with them: uniform through its distribution function."""
-    from scipy.stats import invgamma, kstest
-
     if architecture == "out" and kernel.startswith("collapsed"):
         pytest.skip("Out has no hidden parameters to collapse onto")
     case = Case("conditional", architecture, prior=GAUSSIAN)
@@ -245,8 +232,8 @@ def test_the_scales_have_their_conditional_distribution(kernel: str, architectur
         centre = np.broadcast_to(getattr(GAUSSIAN, "sigma2_b" if group[1] else "sigma2_w"), 3)[group[0] - 1]
         decay = post.prior_variance[members] / centre
         rate = A * centre + 0.5 * (theta[:, members] ** 2 / decay).sum(axis=1)
-        level = invgamma.cdf(scales[:, g], A + 0.5 * members.sum(), scale=rate)
-        assert kstest(level, "uniform").pvalue > 1e-5
+        level = stats.invgamma.cdf(scales[:, g], A + 0.5 * members.sum(), scale=rate)
+        assert stats.kstest(level, "uniform").pvalue > 1e-5
         # Draws at different steps and of different chains do not hang together: 4.5 standard errors.
         centred = level.reshape(2, -1) - 0.5
         assert abs(12 * (centred[:, 1:] * centred[:, :-1]).mean()) < 4.5 / np.sqrt(level.size)
@@ -282,8 +269,6 @@ def fraction_below(values: FloatArray, quantile: float, batches: int) -> tuple[f
 @pytest.mark.parametrize("kernel", ["pcn", "mgrad", "persistent mgrad", "elliptical slice", "collapsed mgrad"])
 def test_a_flat_likelihood_gives_the_student_t_of_the_prior(kernel: str) -> None:
     """Quantiles of parameters over the deviation at their centre, t of 2 a degrees of freedom: 4.5 standard errors."""
-    from scipy.stats import invgamma, t
-
     rng = problems.rng_of("student t")
     net = problems.random_network(rng, (1, 2, 1))
     prior = pn.GaussianPrior((0.5, 2.0), 1.5, scales=pn.SampledScales(A))
@@ -301,11 +286,11 @@ def test_a_flat_likelihood_gives_the_student_t_of_the_prior(kernel: str) -> None
     assert draws.stats["acceptance_rate"].min() > 0.99 or kernel == "elliptical slice"
     # The first tenth is forgotten: chains start with scales given a normal theta.
     z = draws.theta[:, 600:] / np.sqrt(post.prior_variance)
-    law = invgamma(A, scale=A)
+    law = stats.invgamma(A, scale=A)
     factors = draws.stats["prior_scales"][:, 600:] / np.array([0.5, 1.5, 2.0, 1.5])
     for level in (0.05, 0.25, 0.5, 0.9):
         for index in range(post.dim):
-            share, error = fraction_below(z[..., index], t.ppf(level, 2 * A), 20)
+            share, error = fraction_below(z[..., index], stats.t.ppf(level, 2 * A), 20)
             assert abs(share - level) < 4.5 * error
         for index in range(4):
             share, error = fraction_below(factors[..., index], law.ppf(level), 20)
@@ -313,12 +298,10 @@ def test_a_flat_likelihood_gives_the_student_t_of_the_prior(kernel: str) -> None
 
 
 def test_prior_draws_are_student_t() -> None:
-    from scipy.stats import kstest, t
-
     case = Case("prior draws", "mix", prior=GAUSSIAN)
     theta = case.posterior().sample_prior(3000, seed=2) / np.sqrt(case.posterior().prior_variance)
     for column in theta.T:
-        assert kstest(column, t(2 * A).cdf).pvalue > 1e-5
+        assert stats.kstest(column, stats.t(2 * A).cdf).pvalue > 1e-5
     # Parameters of a group share a scale, so their squares hang together; those of two groups do not.
     groups = case.posterior().network.scales
     assert groups is not None
@@ -377,8 +360,6 @@ def test_scales_under_which_l_is_not_finite_are_refused() -> None:
 
     The chain keeps the scale before, which leaves the law of the scales restricted to those below invariant.
     """
-    from scipy.stats import invgamma
-
     net = problems.random_network(problems.rng_of("overflow"), (1, 3, 1))
     masks = (
         [np.ones((3, 1), dtype=bool), np.zeros((1, 3), dtype=bool)],
@@ -390,7 +371,7 @@ def test_scales_under_which_l_is_not_finite_are_refused() -> None:
         draws = run(post, pn.MGrad(1e-3, collapse=True), draws=2000, init="map")
     assert all(np.isfinite(draws.stats[name]).all() for name in ("log_likelihood", "log_prior", "prior_scales"))
     # The bias says nothing against 1e305, so a draw is from IG(a + 1/2, a) whatever the state is.
-    factor, law = draws.stats["prior_scales"][..., 1] / 1e305, invgamma(1.5, scale=1.0)
+    factor, law = draws.stats["prior_scales"][..., 1] / 1e305, stats.invgamma(1.5, scale=1.0)
     limit = np.finfo(np.float64).max / (9 / 0.01) / 1e305
     assert factor.max() < limit
     refused = draws.stats["nonfinite"].sum() / 4000
@@ -406,8 +387,6 @@ def test_scales_under_which_l_is_not_finite_are_refused() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_densities_are_those_of_the_returned_theta_and_scales(kernel: str, dtype: str) -> None:
-    from scipy.stats import norm
-
     case = Case("stats", "mix")
     post = case.posterior(dtype=dtype)
     draws = run(post, KERNELS[kernel], thin=3, scales_every=2)
@@ -415,7 +394,7 @@ def test_densities_are_those_of_the_returned_theta_and_scales(kernel: str, dtype
     assert scales.shape == (2, 50, len(post.network.scale_names)) and (scales > 0).all()
     assert_log_likelihoods(draws, post)
     deviation = np.sqrt([[prior_variance(case, one) for one in chain] for chain in scales])
-    prior = norm.logpdf(draws.theta.astype(np.float64), scale=deviation).sum(axis=-1)
+    prior = stats.norm.logpdf(draws.theta.astype(np.float64), scale=deviation).sum(axis=-1)
     np.testing.assert_allclose(draws.stats["log_prior"], prior, rtol=1e-11)
     np.testing.assert_allclose(post.log_prior(draws.theta, scales=scales), prior, rtol=1e-11)
 

@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 import patrac_native as pn
 import problems
 import reference
-from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, assert_standard_normal, run
+from chains import (
+    WeightedRows,
+    assert_draws_depend_on_nothing_else,
+    assert_log_likelihoods,
+    assert_standard_normal,
+    run,
+)
 from replay import accepts, proposal_normals, proposed
 from rounding import assert_log_priors
 
@@ -28,33 +35,13 @@ KERNELS: dict[str, pn.Kernel] = {
 }
 
 
-class Case:
-    """Data and network on 2-5-4-2 with sample weights, and posteriors of sampled or fixed variances.
-
-    `pooled`: one variance for both outputs, or one for each.
-    """
+class Case(WeightedRows):
+    """Rows of two outputs on 2-5-4-2, with one sampled variance (`pooled`) or one for each."""
 
     def __init__(self, name: str, architecture: str, n: int = 14, *, pooled: bool = True) -> None:
-        self.pooled = pooled
         rng = problems.rng_of("sampled variance", name, architecture, n)
-        self.net = problems.random_network(rng, (2, 5, 4, 2))
-        self.architecture = problems.architecture(architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
-        self.weight = rng.uniform(0.3, 2.0, n)
-        self.partial = reference.partial(self.net, self.architecture)
-
-    def posterior(self, likelihood: pn.Likelihood | None = None, dtype: str = "float64") -> pn.Posterior:
-        """Posterior with this likelihood, by default with the variance sampled."""
-        return pn.Posterior(
-            self.net,
-            self.architecture,
-            problems.PRIOR,
-            pn.Gaussian(variance="sampled", a=A, b=B, pooled=self.pooled) if likelihood is None else likelihood,
-            self.X,
-            self.y,
-            sample_weight=self.weight,
-            dtype=dtype,
-        )
+        sampled = pn.Gaussian("sampled", a=A, b=B, pooled=pooled)
+        super().__init__(rng, (2, 5, 4, 2), architecture, n, sampled)
 
 
 # The chain, step by step
@@ -96,8 +83,6 @@ def test_every_step_uses_the_variance_drawn_before_it(kernel: str, architecture:
 )
 def test_the_variance_has_its_conditional_distribution(kernel: str, architecture: str, pooled: bool) -> None:
     """Inverse gamma with the residuals of the theta that is kept with it: uniform through its distribution function."""
-    from scipy.stats import invgamma
-
     case = Case("conditional", architecture, pooled=pooled)
     post = case.posterior()
     draws = run(post, pn.Exact() if kernel == "exact" else KERNELS[kernel], draws=400)
@@ -108,7 +93,7 @@ def test_the_variance_has_its_conditional_distribution(kernel: str, architecture
     for row, values in zip(theta, variance, strict=True):
         f = case.partial.predict(row, case.X)
         conditional = [reference.variance_conditional(A, B, f[:, c], case.y[:, c], case.weight) for c in outputs]
-        levels.append([invgamma.cdf(x, a, scale=b) for x, (a, b) in zip(values, conditional, strict=True)])
+        levels.append([stats.invgamma.cdf(x, a, scale=b) for x, (a, b) in zip(values, conditional, strict=True)])
     for of_output in np.array(levels).T:
         _check_independent_uniforms(of_output)
     if not pooled:  # nor do the draws of two outputs at one step
@@ -118,9 +103,7 @@ def test_the_variance_has_its_conditional_distribution(kernel: str, architecture
 
 def _check_independent_uniforms(levels: FloatArray) -> None:
     """Check the levels of two chains, one after the other: uniform, and uncorrelated in time and between chains."""
-    from scipy.stats import kstest
-
-    assert kstest(levels, "uniform").pvalue > 1e-4
+    assert stats.kstest(levels, "uniform").pvalue > 1e-4
     # Draws at different steps do not hang together: products of standardised uniforms, 4 standard errors.
     level = levels.reshape(2, -1) - 0.5
     assert abs(12 * (level[:, 1:] * level[:, :-1]).mean()) < 4 / np.sqrt(level.size)

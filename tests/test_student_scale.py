@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
 import patrac_native as pn
 import problems
-from chains import assert_draws_depend_on_nothing_else, assert_log_likelihoods, run
+from chains import WeightedRows, assert_draws_depend_on_nothing_else, assert_log_likelihoods, run
 from replay import accepts, proposal_normals, proposed
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,30 +26,15 @@ KERNELS: dict[str, pn.Kernel] = {
 }
 
 
-class Case:
+class Case(WeightedRows):
     """Targets with outliers on 2-5-4-m and row weights, one of which is zero."""
 
     def __init__(self, architecture: str = "mix", n: int = 14, m: int = 2) -> None:
         rng = problems.rng_of("student scale", architecture, n, m)
-        self.net = problems.random_network(rng, (2, 5, 4, m))
-        self.architecture = problems.architecture(architecture, rng, self.net)
-        self.X, self.y = rng.normal(size=(n, 2)), rng.standard_t(DF, size=(n, m))
-        self.weight = rng.uniform(0.3, 2.0, n)
+        sampled = pn.StudentT(DF, "sampled", a=A, b=B[:m])
+        draw_y = functools.partial(np.random.Generator.standard_t, df=DF)
+        super().__init__(rng, (2, 5, 4, m), architecture, n, sampled, draw_y=draw_y)
         self.weight[3] = 0.0
-        self.sampled = pn.StudentT(DF, "sampled", a=A, b=B[:m])
-
-    def posterior(self, likelihood: pn.Likelihood | None = None, dtype: str = "float64") -> pn.Posterior:
-        chosen = self.sampled if likelihood is None else likelihood
-        return pn.Posterior(
-            self.net,
-            self.architecture,
-            problems.PRIOR,
-            chosen,
-            self.X,
-            self.y,
-            sample_weight=self.weight,
-            dtype=dtype,
-        )
 
 
 @pytest.mark.parametrize("n", [14, 400])
@@ -56,9 +43,6 @@ def test_the_scale_has_its_conditional_distribution(n: int) -> None:
 
     The law is that of the prior times the weighted t density, on a grid; its mixture is not used.
     """
-    from scipy.stats import invgamma
-    from scipy.stats import t as student
-
     case = Case(n=n)
     post = case.posterior()
     # pCN with this step size moves theta by 1e-9 of itself in all.
@@ -67,8 +51,8 @@ def test_the_scale_has_its_conditional_distribution(n: int) -> None:
     for output, b in enumerate(B):
         grid = np.linspace(math.log(1e-3), math.log(1e3), 4000)
         scale = np.exp(0.5 * grid)
-        terms = student.logpdf(residuals[:, output, None] / scale, DF) - np.log(scale)
-        log_density = invgamma.logpdf(scale**2, A, scale=b) + grid + case.weight @ terms
+        terms = stats.t.logpdf(residuals[:, output, None] / scale, DF) - np.log(scale)
+        log_density = stats.invgamma.logpdf(scale**2, A, scale=b) + grid + case.weight @ terms
         density = np.exp(log_density - log_density.max())
         density /= density.sum()
         assert density[0] < 1e-12 > density[-1]
@@ -168,7 +152,7 @@ def test_the_default_prior_knows_the_scale(df: float, share: float) -> None:
 def test_the_fitted_scale_is_the_mode() -> None:
     case = Case()
     residuals = case.y - case.net.predict(case.X)
-    at = case.sampled.fitted(np.zeros_like(residuals), residuals, case.weight).variance_vector(2)
+    at = case.likelihood.fitted(np.zeros_like(residuals), residuals, case.weight).variance_vector(2)
 
     def log_density(square: FloatArray) -> float:
         """Density of scale^2, unnormalised."""
@@ -185,27 +169,25 @@ def test_the_fitted_scale_is_the_mode() -> None:
 
 
 def test_predictions_mix_over_the_scales(tmp_path: Path) -> None:
-    from scipy.stats import t as student
-
     case = Case()
     draws = run(case.posterior(), KERNELS["mgrad"], draws=200)
     draws.save(tmp_path / "draws.npz")
     again = pn.Draws.load(tmp_path / "draws.npz")
-    assert repr(again.likelihood) == repr(draws.likelihood) == repr(case.sampled)
+    assert repr(again.likelihood) == repr(draws.likelihood) == repr(case.likelihood)
     X, y = case.X[:4], case.y[:4]
     f, scale = draws.predict(X), np.sqrt(draws.stats["variance"])[:, :, None, :]
-    each = (student.logpdf((y - f) / scale, DF) - np.log(scale)).sum(axis=-1)
+    each = (stats.t.logpdf((y - f) / scale, DF) - np.log(scale)).sum(axis=-1)
     for one in (draws, again):
         np.testing.assert_allclose(one.log_likelihood_rows(X, y), each, rtol=1e-10)
     mixed = np.log(np.mean(np.exp(each.reshape(-1, 4)), axis=0))
     np.testing.assert_allclose(draws.distribution(X).nlpd(y, per_row=True), -mixed, rtol=1e-10)
     low, high = draws.interval(X, 0.8)
-    inside = student.cdf((high - f) / scale, DF).reshape(-1, 4, 2).mean(axis=0)
+    inside = stats.t.cdf((high - f) / scale, DF).reshape(-1, 4, 2).mean(axis=0)
     np.testing.assert_allclose(inside, 0.9, atol=1e-6)
     assert (low < high).all()
     # Noise over scale is t noise: of 3,200 numbers, a fifth of which lies beyond the deciles.
     noise = (draws.predictive(X, seed=1) - f) / scale
-    beyond = (np.abs(noise) > student.ppf(0.9, DF)).mean()
+    beyond = (np.abs(noise) > stats.t.ppf(0.9, DF)).mean()
     assert abs(beyond - 0.2) < 4.5 * math.sqrt(0.16 / noise.size)
     assert np.isfinite(draws.summary(X, y).evidence.calibration.nlpd)
 
