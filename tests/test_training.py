@@ -143,22 +143,37 @@ def test_mini_batch_gradients_add_up_to_the_full_gradient(activation: str) -> No
         assert float((mean - full).abs().max()) <= 64 * EPS64 * float(torch.stack(recorded).abs().max())
 
 
-def test_scaled_mean_is_not_scaled_by_the_number_of_batches() -> None:
+def test_mini_batches_train_a_running_mean_of_the_parameters() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 1)), rng.integers(0, 2, 60)
     # All rows alike: every mini-batch then has the loss of the whole, so the paths agree to rounding.
     X[:], y[:] = 0.5, 1
-    arguments: dict[str, Any] = {"likelihood": Categorical(scale=7.0), "optimizer": "sgd", "learning_rate": 0.01}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nothing beats a constant here
-        full = train([1, 4, 2], X, y, max_epochs=13, validation_fraction=0, dtype="float64", **arguments)
-        batched = train(
-            [1, 4, 2], X, y, max_epochs=5, validation_fraction=0, batch_size=20, dtype="float64", **arguments
-        )
-    assert full.history is not None
+    likelihood = Categorical(scale=7.0)
+    arguments: dict[str, Any] = {"likelihood": likelihood, "optimizer": "sgd", "learning_rate": 0.01, "l2": 0.0}
+
+    def trained(max_epochs: int, **options: Any) -> Network:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing beats a constant here
+            return train(
+                [1, 4, 2], X, y, max_epochs=max_epochs, validation_fraction=0, dtype="float64", **arguments, **options
+            )
+
+    # The loss falls with every step, so the best parameters are the last ones.
+    path = [trained(steps + 1) for steps in range(13)]
+    parameters = [[*net.weights, *net.biases] for net in path]
+    mean = parameters[0]
+    for step in range(1, 13):
+        share = 1 / min(step, 3)  # of an epoch of three batches
+        mean = [old + share * (new - old) for old, new in zip(mean, parameters[step], strict=True)]
+    expected = Network(mean[:2], mean[2:], path[0].activation)
+    batched = trained(5, batch_size=20)
     assert batched.history is not None
-    # 12 steps of full batches or 4 epochs of 3; each step rounds a handful of sums of 60 rows.
-    assert batched.history.loss[4] == pytest.approx(full.history.loss[12], rel=12 * 64 * EPS64)
+    # Each step rounds a handful of sums of 60 rows.
+    for found, wanted in zip([*batched.weights, *batched.biases], mean, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=12 * 64 * EPS64)
+    weights = likelihood.row_weights(None, 60)
+    loss = -float(weights @ likelihood.log_likelihood_rows(expected.predict(X), y))
+    assert batched.history.loss[4] == pytest.approx(loss, rel=12 * 64 * EPS64)
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])

@@ -103,6 +103,9 @@ class Descent:
             start = problem.likelihood.initial_outputs(problem.targets, of_one, problem.offset)
             if start is not None:  # the vector of parameters ends with the biases of the last layer
                 parameters[-problem.sizes[-1] :] = torch.tensor(start, dtype=real)
+        # Of mini-batches, the noise of whose updates does not fall with a constant learning rate, the parameters are a
+        # running mean over as many updates as an epoch has (Polyak & Juditsky 1992).
+        self._mean, self._updates = self._theta.clone(), 0
         self._theta.requires_grad_()
         if weights is None and (given == given[0]).all():
             self._weights = float(given[0])
@@ -111,20 +114,20 @@ class Descent:
         self._stepper = _make_optimizer(problem.optimizer, self._theta, problem.learning_rate)
 
     def epoch(self) -> Epoch:
-        """Evaluate the loss of the current parameters, then update them once for each batch."""
+        """Evaluate the loss of the current parameters, then update them once for each batch; see `_mean`."""
         import torch
 
-        before = self._theta.detach().clone()
         batches = self._batches()
+        before = (self._theta.detach() if batches[0] is None else self._mean).clone()
         evaluated: list[tuple[torch.Tensor, torch.Tensor]] = []
         if batches[0] is not None:
             with torch.no_grad():
-                evaluated.append(self._losses(None))
+                evaluated.append(self._losses(before, None))
         for batch in batches:
 
             def closure(batch: torch.Tensor | None = batch) -> float:
                 self._stepper.zero_grad()
-                losses, rows = self._losses(batch)
+                losses, rows = self._losses(self._theta, batch)
                 if not evaluated:  # an optimiser may call this several times; the first is at the current parameters
                     evaluated.append((losses.detach(), rows.detach()))
                 total = losses.sum()
@@ -132,9 +135,12 @@ class Descent:
                 return total.item()
 
             self._stepper.step(closure)
+            if batch is not None:
+                self._updates += 1
+                self._mean.lerp_(self._theta.detach(), 1 / min(self._updates, len(batches)))
         return Epoch(before, *evaluated[0])
 
-    def _losses(self, batch: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def _losses(self, theta: torch.Tensor, batch: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the penalised losses () or (B,), and the negative log-likelihoods of the batch's rows."""
         import torch
 
@@ -143,18 +149,18 @@ class Descent:
         if batch is not None and not isinstance(weights, float):
             weights = weights[..., batch]
         scale = problem.n_rows / len(X)
-        f = _forward(self._theta, problem.sizes, problem.activation, X)
+        f = _forward(theta, problem.sizes, problem.activation, X)
         if self._offset is not None:
             f = f + (self._offset if batch is None else self._offset[batch])
         if self._count is None:
             rows = problem.likelihood.torch_loss_rows(f, y)
             # One factor for all rows is applied to their sum, which is one operation fewer.
             data = rows.sum() * (weights * scale) if isinstance(weights, float) else (rows * weights).sum() * scale
-            return data + self._penalty * torch.dot(self._theta, self._theta), rows
+            return data + self._penalty * torch.dot(theta, theta), rows
         y = y.repeat(self._count, *[1] * (y.ndim - 1))
         rows = problem.likelihood.torch_loss_rows(f.reshape(-1, f.shape[-1]), y).view(self._count, -1)
         data = (rows * weights).sum(dim=-1) * scale
-        return data + self._penalty * self._theta.square().sum(dim=-1), rows
+        return data + self._penalty * theta.square().sum(dim=-1), rows
 
     def _batches(self) -> Sequence[torch.Tensor | None]:
         """Return the rows of each batch of an epoch; None means all rows."""
