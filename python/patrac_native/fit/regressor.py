@@ -22,7 +22,7 @@ from patrac_native.fit.base import (
     with_event,
 )
 from patrac_native.fit.choice import may_choose
-from patrac_native.fit.noise import are_counts, best_noise, is_coarse, may_take_log, noise_trials
+from patrac_native.fit.noise import are_counts, best_noise, dispersion_of, is_coarse, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
@@ -253,7 +253,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             return likelihoods, None, settings
         best = best_noise(trials, say)
         if best.kind.targets == "count":
-            return of_counts, None, counts
+            dispersion, text = dispersion_of(best)
+            say(f"  {text}")
+            counts = replace(counts, dispersion=dispersion)
+            return counts.likelihoods(), None, counts
         settings = replace(settings, log_target=best.of_log)
         kept = [one for one in likelihoods if one.label == best.kind.label]
         if kept:
