@@ -133,8 +133,7 @@ def run_pilots(
     trained = max(pilot.trained for pilot in pilots)
     nets = train_networks(net.layer_sizes, training, likelihood, settings, networks=trained, l2=Choice.of(net).l2)
     trials: list[Trial] = []
-    ends = {"rhat": RHAT_USABLE, "ess": _PILOT_ESS}
-    until = functools.partial(have_converged, unseen.spread(GRID_ROWS).X, **ends)
+    until = functools.partial(have_converged, unseen.spread(GRID_ROWS).X, rhat=RHAT_USABLE, ess=_PILOT_ESS)
     may_end = settings.thin is None and settings.device in ("auto", "cpu")
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
