@@ -402,6 +402,34 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         found = self._distribution(X, exposure).quantiles(wanted.reshape(-1).tolist())
         return np.stack([self._in_units(one) for one in np.moveaxis(found, -1, 0)], axis=-1)
 
+    def predict_survival_function(
+        self, X: Any, times: float | Sequence[float], *, exposure: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """Predict the probabilities that new targets exceed some values, such as that an event comes after some times.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame, shape (n, d)
+        times : float or sequence of k float
+            Values in the units of y, finite; positive if the fit is one of log y.
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, k), or (n, t, k) if y had columns
+
+        Raises
+        ------
+        ValueError
+            If a value is not as described.
+        """
+        found, each = self._distribution(X, exposure), self._numbers_per_target
+        shape = (found.n_rows, self.n_outputs_, *([each] if each > 1 else []))
+        values = check_array(np.reshape(times, (-1,)), ensure_2d=False, dtype=np.float64, input_name="times")
+        below = [found.cdf(self.target_scaling_.transform(np.full(shape, value))) for value in values]
+        return np.stack([self._columns(1.0 - one) for one in below], axis=-1)
+
     def sample_y(
         self,
         X: Any,
