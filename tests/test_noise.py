@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+from patrac_native.fit import noise
 from patrac_native.fit.noise import (
     NoiseTrial,
     are_counts,
@@ -21,6 +22,7 @@ from patrac_native.fit.noise import (
 )
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import NOISE_CHOICES, Settings
+from patrac_native.fit.training import Choice, train_networks
 
 SETTINGS = Settings(hidden_layer_sizes=(8,), max_iter=200, l2=0.3, n_jobs=1, minutes=0.02)
 N = 400
@@ -83,6 +85,50 @@ def test_what_a_training_says_of_a_network_that_is_only_compared_is_no_warning()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert try_noise(pn.NegativeBinomial(1.0), data, few) is not None
+
+
+def test_folds_share_what_the_first_one_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The penalty and the number of epochs: only the first network has a validation of its own."""
+    found: list[pn.Network] = []
+
+    def keep(*arguments: Any, **named: Any) -> list[pn.Network]:
+        nets = train_networks(*arguments, **named)
+        found.extend(nets)
+        return nets
+
+    monkeypatch.setattr(noise, "train_networks", keep)
+    rows, settings = rows_of("measured"), dataclasses.replace(SETTINGS, l2=None)
+    scaling = TargetScaling.fit(rows.y, None, standardize=True)
+    data = FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling)
+    with pn.Note.collect():
+        try_noise(NOISE_CHOICES[1].for_scaled_targets(scaling.scale), data, settings)
+    first, *others = map(Choice.of, found)
+    assert first.trials and len(others) == 4
+    assert all((one.l2, one.epochs, one.validation) == (first.l2, first.epochs, "") for one in others)
+
+
+def test_a_scaling_that_is_clearly_worse_is_not_tried_with_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(N, 2))
+    tried: list[tuple[str, bool]] = []
+
+    def fake(likelihood: Any, data: FitData, settings: Settings) -> NoiseTrial:
+        tried.append((likelihood.label, data.units.log))
+        return dataclasses.replace(
+            scored(losses[data.units.log], tails), kind=likelihood, fitted=likelihood, of_log=data.units.log
+        )
+
+    monkeypatch.setattr(noise, "try_noise", fake)
+    tails, base = rng.standard_t(2.0, size=N), rng.normal(size=N)
+    y = np.exp(X[:, :1])
+    scalings = [TargetScaling.fit(y, None, standardize=True, log=log) for log in (False, True)]
+    for gain, scales in ((0.5, [True]), (-0.5, [False]), (0.0, [False, True])):
+        losses = {False: base, True: base - gain + 0.5 * rng.permutation(np.linspace(-1, 1, N))}
+        tried.clear()
+        noise_trials(Rows(X, y), scalings, NOISE_CHOICES, None, SETTINGS)
+        assert tried[:2] == [("gaussian", False), ("gaussian", True)]
+        expected = [("student-t", log) for log in scales] + [("heteroscedastic", log) for log in scales]
+        assert tried[2:] == expected
 
 
 def test_the_first_kind_is_taken_that_is_no_worse_than_the_best_by_more_than_a_standard_error() -> None:
@@ -163,7 +209,11 @@ def test_an_estimator_of_whole_numbers_predicts_counts(of_counts: pn.PatracRegre
             (8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0, likelihood="negative-binomial"
         ).fit(rows.X, rows.y[:, 0])
     assert asked.draws_.likelihood == of_counts.draws_.likelihood
-    assert any("negative-binomial is taken" in line for line in of_counts.report_.lines)
+    lines = of_counts.report_.lines
+    assert any("negative-binomial is taken" in line for line in lines)
+    # The dispersion is that of the comparison, whose networks are not trained again.
+    assert sum("the most likely one on 400 training rows" in line for line in lines) == 1
+    assert "estimating the dispersion ..." in asked.report_.lines and "estimating the dispersion ..." not in lines
 
 
 @pytest.mark.parametrize("given", [{"thin": 5}, {"architecture": "out"}, {"likelihood": "gaussian"}, {"held": 0.5}])

@@ -342,6 +342,13 @@ def test_times_with_events(tmp_path: Path) -> None:
     assert any(f"; {(~event[:70]).sum()} of 70 are censored" in line for line in reg.report_.lines)
     reg.save(tmp_path / "t")
     assert pn.PatracRegressor.load(tmp_path / "t").score(X, time, event=event) == reg.score(X, time, event=event)
+    later = reg.predict_survival_function(X, [1.0, 5.0, 50.0])
+    assert later.shape == (len(t), 3) and (np.diff(later) < 0).all()
+    median = reg.predict_quantiles(X[:5], 0.5)[:, 0]
+    for row, value in enumerate(median):
+        assert reg.predict_survival_function(X[[row]], value) == pytest.approx(0.5, abs=1e-9)
+    with pytest.raises(ValueError, match="y must be positive: the fit is one of log y"):
+        reg.predict_survival_function(X, 0.0)
     zero = quietly(pn.PatracRegressor(**FULL), X, time - time.min(), event=np.ones(len(t)))
     assert not zero.target_scaling_.log  # log 0 is no time
     for arguments, message in (
@@ -366,6 +373,9 @@ def test_counts_are_in_proportion_to_their_exposure() -> None:
     column = quietly(pn.PatracRegressor(likelihood="poisson", exposure="days", **FULL), frame, counts)
     np.testing.assert_array_equal(reg.draws_.theta, column.draws_.theta)
     np.testing.assert_allclose(column.predict(frame.assign(days=3 * days)), 3 * column.predict(frame), rtol=1e-6)
+    more = reg.predict_survival_function(X, [0, 1e9], exposure=days)
+    np.testing.assert_allclose(more[:, 0], 1 - reg._distribution(X, days).cdf(np.zeros((len(X), 1)))[:, 0], atol=1e-12)
+    assert (more[:, 1] < 1e-6).all()
     lower, upper = reg.predict_interval(X, 0.9, exposure=days)
     assert (lower % 1 == 0).all() and ((lower <= counts) & (counts <= upper)).mean() > 0.8
     assert (reg.predict(X, exposure=days) > 0).all() and (reg.sample_y(X, 2, exposure=days) % 1 == 0).all()

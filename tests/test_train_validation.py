@@ -253,6 +253,27 @@ def test_other_optimisers_train_the_folds_one_by_one() -> None:
     assert history_of(net).validation_mse is not None
 
 
+def test_a_search_waits_as_long_as_it_took_to_the_lowest_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the bounds on its patience; the number of epochs is chosen with all of the patience."""
+    X, y = linear(60)
+    waited: list[tuple[int, int]] = []
+    cross_validate = penalty_search.cross_validate
+
+    def keep(*arguments: Any, **named: Any) -> penalty_search.Validation:
+        found = cross_validate(*arguments, **named)
+        waited.append((found.epochs - 1, found.network_epochs // found.folds - found.epochs))
+        return found
+
+    monkeypatch.setattr(penalty_search, "cross_validate", keep)
+    for patience, least in ((100, 30), (50, 30), (10, 10)):
+        waited.clear()
+        pn.train([3, 8, 1], X, y, max_epochs=2000, patience=patience, progress=False)
+        *searched, (_, last) = waited
+        assert last == patience and len(searched) > 2
+        assert [wait for _, wait in searched] == [min(patience, max(least, best)) for best, _ in searched]
+        assert patience == 10 or any(wait < patience for _, wait in searched)
+
+
 def test_integer_weights_are_repeated_rows() -> None:
     X, y = linear(30)
     weights = np.arange(30) % 3

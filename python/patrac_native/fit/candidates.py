@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 import patrac_native as pn
+from patrac_native.diagnostics import convergence
 from patrac_native.fit.budget import MIN_STEPS, minutes_of, steps_within
 from patrac_native.fit.evaluation import members_of
-from patrac_native.fit.rows import Rows
+from patrac_native.fit.rows import FloatArray, Rows
 from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, Prior, Settings
 from patrac_native.fit.training import PILOT_FRACTION
 
@@ -33,6 +34,8 @@ _LOO_DRAWS, _SCORED_DRAWS = 25, 4
 # The largest share of the chains' budget that the replicates get with which a fit to a precision begins, and a rerun
 # error that is rarely exceeded by them: eight had 1.5 to 5% on four UCI sets (docs/rerun.md).
 _FIRST_SHARE, _FIRST_ERROR = 0.25, 0.05
+# The R-hat with which draws can be used (docs/method.md, 8), and the maximum number of rows at which it is looked at.
+RHAT_USABLE, GRID_ROWS = 1.05, 100
 # The notes of `sample` that are findings of the verdict too, which words their remedies in settings of a fit.
 _NOTES_OF_VERDICT = ("warm-up", "not finite", "fitted noise")
 
@@ -300,6 +303,18 @@ def possible_candidates(settings: Settings, likelihoods: Sequence[Likelihood]) -
     if nodes != list(settings.hidden_layer_sizes):
         found.append(_candidate(likelihood, _mix(nodes), settings, _MIX_NETWORKS))
     return list(dict.fromkeys(found))
+
+
+def have_converged(grid: FloatArray, draws: pn.Draws, *, rhat: float, ess: float, is_independent: bool = False) -> bool:
+    """Return whether f, of classes their probability, at `grid` has at most this R-hat and this bulk ESS or more.
+
+    A log-likelihood that disagrees says no at once.
+    """
+    if not convergence(draws.stats["log_likelihood"]).max_rhat <= RHAT_USABLE:
+        return False
+    f = draws.distribution(grid).outputs().reshape(draws.n_chains, draws.n_draws, len(grid), -1)
+    found = convergence(draws.likelihood.probabilities(f) if draws.likelihood.targets == "class" else f)
+    return bool((is_independent or found.max_rhat <= rhat) and found.min_ess_bulk >= ess)
 
 
 def fewer_parameters(candidate: Candidate, settings: Settings, trained: int) -> list[Candidate]:

@@ -5,6 +5,7 @@ Candidates are tried by pilot runs: short runs on a share of the rows, scored on
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,14 @@ import numpy as np
 import patrac_native as pn
 from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import (
+    GRID_ROWS,
+    RHAT_USABLE,
     Candidate,
     Schedule,
     affordable_candidates,
     fewer_parameters,
     final_share,
+    have_converged,
     possible_candidates,
 )
 from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, members_of
@@ -41,6 +45,8 @@ from patrac_native.fit.training import (
 # The first of two likelihoods is tried only if the budget, without any training, pays for so many steps of each of its
 # final chains: otherwise the training of its networks takes what the chains need.
 _FIRST_STEPS = 2 * MIN_STEPS
+# Effective draws of f with which a pilot run ends: the scores of the validation rows have larger errors.
+_PILOT_ESS = 100
 # With fewer rows than this, the training has no validation rows by default.
 _FEWEST_ROWS = 10
 
@@ -113,7 +119,8 @@ def run_pilots(
     """Run the candidates of one likelihood on four fifths of the training rows and score them on the others.
 
     Each pilot run has as many steps as the candidate's final run would have, of which the budget would pay for so many
-    minutes, because chains that have not converged predict differently with every number of steps. The first candidate
+    minutes, because chains that have not converged predict differently with every number of steps; those of one network
+    end once they have. The first candidate
     is the only one to be tried if it is convincing, which leaves more of the budget for its final run. Networks are
     trained on the same four fifths, with the penalty of `net`. There are no trials if there are too few rows to tell.
     """
@@ -126,18 +133,23 @@ def run_pilots(
     trained = max(pilot.trained for pilot in pilots)
     nets = train_networks(net.layer_sizes, training, likelihood, settings, networks=trained, l2=Choice.of(net).l2)
     trials: list[Trial] = []
+    until = functools.partial(have_converged, unseen.spread(GRID_ROWS).X, rhat=RHAT_USABLE, ess=_PILOT_ESS)
+    may_end = settings.thin is None and settings.device in ("auto", "cpu")
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
         schedule = candidate.schedule(candidate.posteriors([net], data.training, settings)[0], settings, minutes)
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
         with pn.Note.collect():  # notes on a run are about its use; this one is scored
-            draws = pilot.sample(pilot.posteriors(nets, training, settings), nets, schedule, settings, say=say)
-        if draws.n_draws < pilot.draws or len(members_of(draws)) < pilot.networks:
+            posts = pilot.posteriors(nets, training, settings)
+            ended = until if may_end and len(posts) == 1 else None
+            draws = pilot.sample(posts, nets, schedule, settings, until=ended, say=say)
+        members = members_of(draws)
+        if not all(one.settings["completed"] for one in members) or len(members) < pilot.networks:
             # Ctrl-C ended the run, with a note that is not shown here.
             raise KeyboardInterrupt
         scored = evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets[: pilot.trained], details=False)
-        run = members_of(draws)[0].settings
+        run = members[0].settings
         trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, scored, draws))
         say(f"    {trials[-1]}")
         if trials[0].is_convincing:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 import patrac_native as pn
-from patrac_native.diagnostics import convergence
 from patrac_native.files import check_entries, check_written_again
-from patrac_native.fit.candidates import Candidate
+from patrac_native.fit.candidates import GRID_ROWS, RHAT_USABLE, Candidate, have_converged
 from patrac_native.fit.choice import Trial, choose_posterior
 from patrac_native.fit.evaluation import (
     HELD_OUT,
@@ -32,12 +31,12 @@ from patrac_native.fit.rows import FitData, FloatArray, TargetScaling
 from patrac_native.fit.settings import Likelihood, Prior, Settings
 from patrac_native.report import Verdict
 
-# R-hat and bulk ESS of f at which a run may end, and the R-hat with which draws can be used (docs/method.md, 8).
-_RHAT_GOOD, _ESS_GOOD, _RHAT_USABLE = 1.01, 400, 1.05
+# R-hat and bulk ESS of f at which a run may end (docs/method.md, 8).
+_RHAT_GOOD, _ESS_GOOD = 1.01, 400
 # The coverage of this many rows has a standard error of 0.03: fewer are no evidence for a verdict.
 _VERDICT_ROWS = 100
-# Maximum number of rows at which convergence is checked, and for which leave-one-out predictions are made.
-_GRID_ROWS, _LOO_ROWS = 100, 1_000
+# Maximum number of rows for which leave-one-out predictions are made.
+_LOO_ROWS = 1_000
 # A run is advised to be longer by at most this factor, or up to this many minutes.
 _MAX_TIMES, _MAX_MINUTES = 10, 10.0
 # The upper bound of the search for the decay of a trace-class prior.
@@ -120,7 +119,7 @@ def fit_rows(
     pilot = None if chosen.pilot is None else chosen.pilot.draws
     kind = LEAVE_ONE_OUT if data.held_out is None else HELD_OUT
     scored = data.training.spread(_LOO_ROWS) if data.held_out is None else data.held_out
-    grid = scored.spread(_GRID_ROWS).X
+    grid = scored.spread(GRID_ROWS).X
     draws = _sample(candidate, posts, nets, chosen.minutes, settings, pilot, grid, kind, say)
     say(f"  {describe_noise(draws, data.units)}".rstrip())
     seconds["sampling"] = members_of(draws)[0].settings["seconds"]
@@ -199,15 +198,8 @@ def _sample(
 
 
 def _is_enough(grid: FloatArray, precision: float | None, is_independent: bool, draws: pn.Draws) -> bool:
-    """Return whether R-hat and bulk ESS of f at `grid` are good, and so is the rerun error if there is a precision.
-
-    A log-likelihood that disagrees says no at once.
-    """
-    if not convergence(draws.stats["log_likelihood"]).max_rhat <= _RHAT_USABLE:
-        return False
-    f = draws.distribution(grid).outputs().reshape(draws.n_chains, draws.n_draws, len(grid), -1)
-    found = convergence(draws.likelihood.probabilities(f) if draws.likelihood.targets == "class" else f)
-    is_good = bool((is_independent or found.max_rhat <= _RHAT_GOOD) and found.min_ess_bulk >= _ESS_GOOD)
+    """Return whether R-hat and bulk ESS of f at `grid` are good, and so is the rerun error if there is a precision."""
+    is_good = have_converged(grid, draws, rhat=_RHAT_GOOD, ess=_ESS_GOOD, is_independent=is_independent)
     return is_good and (precision is None or error_at(draws, grid).of_predictions.median <= precision)
 
 
@@ -365,7 +357,7 @@ class FitReport:
         summary = fit.summary
         members = summary.members if hasattr(summary, "members") else (summary,)
         evidence = [member.evidence for member in members]
-        converged = all(one.is_independent or one.max_rhat <= _RHAT_USABLE for one in evidence)
+        converged = all(one.is_independent or one.max_rhat <= RHAT_USABLE for one in evidence)
         reached = None if fit.reached is None else fit.reached.to_dict()
         verdict, scores = summary.verdict(), fit.evaluation.scores
         return cls(tuple(lines), verdict, converged, str(summary), scores, fit.seconds, reached)

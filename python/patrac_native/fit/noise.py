@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,19 +53,23 @@ class NoiseTrial:
 def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> NoiseTrial | None:
     """Train networks on four fifths of at most 5,000 training rows, and score each on the rest; None if that is small.
 
-    There are as many networks, at most five, as leave out 1,000 rows in turn, or all rows. Networks of counts are
+    There are as many networks, at most five, as leave out 1,000 rows in turn, or all rows; the first one's validation
+    chooses penalty and number of epochs of all. Networks of counts are
     trained under the Poisson likelihood, and the dispersion is the most likely one given their means. Part of it is the
     error of each network, which makes the estimate careful.
     """
     is_count = likelihood.targets == "count"
     few = FitData(data.training.spread(_MAX_ROWS), None, data.n_targets, data.units)
-    by, l2, seconds = pn.Poisson() if is_count else likelihood, None, 0.0
+    by, seconds = pn.Poisson() if is_count else likelihood, 0.0
     parts: list[tuple[Any, ...]] = []
     for held, kept in folds(few, settings, rows=_SCORED_ROWS):
         sizes = data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
         with pn.Note.collect():  # notes on a training are about its use; these networks are scored
-            nets = train_networks(sizes, kept, by, settings, l2=l2)
-        l2, seconds = Choice.of(nets[0]).l2, seconds + nominal_seconds(nets, len(kept.X))
+            nets = train_networks(sizes, kept, by, settings)
+        if not parts:
+            chosen = Choice.of(nets[0])
+            settings = replace(settings, l2=chosen.l2, max_iter=chosen.epochs, validation_fraction=0)
+        seconds += nominal_seconds(nets, len(kept.X))
         f = by.with_offset(nets[0].predict(held.X), held.offset)
         parts.append((f, by.check_targets(held.y, *f.shape), by.row_weights(held.sample_weight, len(f))))
     if not parts:
@@ -111,7 +115,8 @@ def noise_trials(
     Kinds are likelihoods of real targets, the simplest last, on each of the scalings, Student-t noise where the
     residuals of a network have its tails, and that of `counts` if y may be counts. Log probabilities of whole numbers
     and log densities are compared as they are: the density of a whole number stands for the probability of the unit
-    around it. If nothing rivals the likelihoods themselves on a single scaling, only the simplest is tried.
+    around it. If nothing rivals the likelihoods themselves on a single scaling, only the simplest is tried. If one of
+    two scalings is worse under the simplest by more than two standard errors, the others are not tried on it.
     """
     *others, simplest = likelihoods
     scaled = [FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling) for scaling in scalings]
@@ -121,13 +126,17 @@ def noise_trials(
 
     trials = [tried(simplest, data) for data in scaled]
     # On rows whose target the network can meet exactly, neither noise of each row nor tails are bounded.
-    rich: Sequence[FitData] = [] if is_coarse(rows.y) else scaled
-    tails = [(df, data) for data, trial in zip(rich, trials, strict=False) if trial and (df := heavier_tails(trial))]
+    rich = [(data, trial) for data, trial in zip(scaled, trials, strict=True) if trial and not is_coarse(rows.y)]
+    if len(rich) > 1:
+        (_, first), (_, second) = rich
+        gain, error = pn.diagnostics.mean_with_error(first.nlpd - second.nlpd, first.weights)
+        rich = rich if abs(gain) <= 2 * error else rich[1:] if gain > 0 else rich[:1]
+    tails = [(df, data) for data, trial in rich if (df := heavier_tails(trial))]
     if counts is not None:
         trials.append(try_noise(counts, FitData(rows, None, 1, TargetScaling.identity()), settings))
     trials += [tried(pn.StudentT(df, "sampled"), data) for df, data in tails]
     if len(trials) > 1:
-        trials += [tried(one, data) for one in reversed(others) for data in rich]
+        trials += [tried(one, data) for one in reversed(others) for data, _ in rich]
     return [trial for trial in trials if trial is not None]
 
 
@@ -186,13 +195,18 @@ def estimate_dispersion(data: FitData, settings: Settings) -> tuple[float, float
             f"{len(data.training.X)} training rows are too few to estimate the dispersion on a fifth of them; give "
             "dispersion, or more rows."
         )
+    value, text = dispersion_of(trial)
+    return value, trial.seconds, text
+
+
+def dispersion_of(trial: NoiseTrial) -> tuple[float, str]:
+    """Return the dispersion that a trial of counts found, and the estimate in words."""
     value = float(trial.fitted.arguments()["dispersion"])
     little = "" if value > _DISPERSIONS[0] else ": counts vary as Poisson's or less"
-    text = (
+    return value, (
         f"dispersion {value:.3g}, the most likely one on {len(trial.nlpd)} training rows around networks of "
         f"the others{little}"
     )
-    return value, trial.seconds, text
 
 
 def most_likely_dispersion(f: FloatArray, y: npt.NDArray[np.float64], weights: FloatArray) -> float:

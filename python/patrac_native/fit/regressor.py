@@ -22,7 +22,7 @@ from patrac_native.fit.base import (
     with_event,
 )
 from patrac_native.fit.choice import may_choose
-from patrac_native.fit.noise import are_counts, best_noise, is_coarse, may_take_log, noise_trials
+from patrac_native.fit.noise import are_counts, best_noise, dispersion_of, is_coarse, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
 from patrac_native.fit.settings import Likelihood, Settings
@@ -253,7 +253,10 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             return likelihoods, None, settings
         best = best_noise(trials, say)
         if best.kind.targets == "count":
-            return of_counts, None, counts
+            dispersion, text = dispersion_of(best)
+            say(f"  {text}")
+            counts = replace(counts, dispersion=dispersion)
+            return counts.likelihoods(), None, counts
         settings = replace(settings, log_target=best.of_log)
         kept = [one for one in likelihoods if one.label == best.kind.label]
         if kept:
@@ -398,6 +401,34 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             raise ValueError(f"quantiles must be between 0 and 1; got {quantiles!r}. Write 0.05 for 5%.")
         found = self._distribution(X, exposure).quantiles(wanted.reshape(-1).tolist())
         return np.stack([self._in_units(one) for one in np.moveaxis(found, -1, 0)], axis=-1)
+
+    def predict_survival_function(
+        self, X: Any, times: float | Sequence[float], *, exposure: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """Predict the probabilities that new targets exceed some values, such as that an event comes after some times.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame, shape (n, d)
+        times : float or sequence of k float
+            Values in the units of y, finite; positive if the fit is one of log y.
+        exposure : array_like, shape (n,), optional
+            Of counts, as for `fit`.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, k), or (n, t, k) if y had columns
+
+        Raises
+        ------
+        ValueError
+            If a value is not as described.
+        """
+        found, each = self._distribution(X, exposure), self._numbers_per_target
+        shape = (found.n_rows, self.n_outputs_, *([each] if each > 1 else []))
+        values = check_array(np.reshape(times, (-1,)), ensure_2d=False, dtype=np.float64, input_name="times")
+        below = [found.cdf(self.target_scaling_.transform(np.full(shape, value))) for value in values]
+        return np.stack([self._columns(1.0 - one) for one in below], axis=-1)
 
     def sample_y(
         self,

@@ -28,9 +28,10 @@ _SEARCH_STEPS = 12
 # Of classes, the largest penalty is taken whose validation loss exceeds the lowest by at most one standard error
 # (docs/tried.md): a posterior of the output weights undoes an early end of the training, and then follows features that
 # only a larger penalty keeps from following the training rows.
-# Bounds on the epochs and on the patience of each training of the search. The number of epochs of the network itself is
-# chosen afterwards, at the best penalty and without this bound.
-_SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 100
+# Bounds on the epochs and on the patience of each training of the search, whose patience is the number of epochs that
+# led to the lowest loss, between these two. The number of epochs of the network itself is chosen afterwards, at the
+# best penalty and without these bounds.
+_SEARCH_EPOCHS, _SEARCH_PATIENCE, _LEAST_PATIENCE = 1_000, 100, 30
 # With fewer rows than this, penalties are compared on all folds: several networks then take hardly longer than one.
 _CROSS_SEARCHED_ROWS = 300
 
@@ -90,6 +91,7 @@ def choose_training(
             compared = folds if problem.n_rows < few else folds[:1]
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
             shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
+            shorter["least_patience"] = _LEAST_PATIENCE
 
             tried: list[Validation] = []
 
@@ -129,9 +131,13 @@ def cross_validate(
     *,
     max_epochs: int | None,
     patience: int,
+    least_patience: int | None = None,
     bar: tqdm[Any] | None = None,
 ) -> Validation:
-    """Train a network without each fold, in step, until the validation loss of the best parameters stops falling."""
+    """Train a network without each fold, in step, until the validation loss of the best parameters stops falling.
+
+    That is for `patience` epochs or, with `least_patience`, for as many as led to the lowest loss, between the two.
+    """
     import torch
 
     n, weights = problem.n_rows, problem.row_weights
@@ -162,7 +168,7 @@ def cross_validate(
             )
         if score < best:
             best, best_epoch, best_theta, best_rows = score, epoch, theta, current
-        elif epoch - best_epoch >= patience:
+        elif epoch - best_epoch >= min(patience, max(best_epoch, least_patience or patience)):
             break
         if not all_finite(loss):
             break
