@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ _RENAMED = {"log_likelihood": "total_log_likelihood"}
 # Statistics that are draws of parameters, and belong to the posterior.
 _PARAMETERS = ("variance", "prior_scales")
 _LIBRARY = "patrac_native"
+_version = functools.cache(version)  # it reads files, and stores ask with each chunk
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def _axes(name: str, ndim: int) -> tuple[str, ...]:
 
 def library_attributes() -> dict[str, str]:
     """Return the attributes of every group."""
-    return {"inference_library": _LIBRARY, "inference_library_version": version(_LIBRARY)}
+    return {"inference_library": _LIBRARY, "inference_library_version": _version(_LIBRARY)}
 
 
 def run_attributes(settings: Mapping[str, Any]) -> dict[str, str | int | float]:
@@ -199,7 +201,7 @@ def run_attributes(settings: Mapping[str, Any]) -> dict[str, str | int | float]:
     found: dict[str, str | int | float] = {
         **library_attributes(),
         "python_version": platform.python_version(),
-        "numpy_version": version("numpy"),
+        "numpy_version": _version("numpy"),
         "sampler": sampler_of(settings),
     }
     for name, value in settings.items():

@@ -271,12 +271,12 @@ class RunFolder:
                 if "draw" in dimensions:
                     axis = list(dimensions).index("draw")
                     end = first + values.shape[axis]
-                    array = root[group][name]
+                    array = root[f"{group}/{name}"]
                     array.resize((*values.shape[:axis], end, *values.shape[axis + 1 :]))
                     part = values + first if name == "draw" else values
                     array[(slice(None),) * axis + (slice(first, end),)] = part
                 elif is_last and values.dtype.kind in "biuf" and values.size:
-                    root[group][name][...] = values
+                    root[f"{group}/{name}"][...] = values
                 else:
                     continue
                 key = [str(first // chunk if d == "draw" else 0) for d in dimensions]
