@@ -101,6 +101,7 @@ def test_blocks_of_rows_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [part.outputs() for _, part in mixture.distribution(X).blocks()]
     assert len(parts) > 5
     np.testing.assert_allclose(np.concatenate(parts, axis=1).reshape(whole.shape), whole, rtol=1e-12)
+    np.testing.assert_allclose(mixture.predict(X), whole, rtol=1e-12)
     for one, other in zip(before, values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
 

@@ -30,6 +30,7 @@ from replay import accepts, proposal_normals, proposed
 
 FloatArray = npt.NDArray[np.float64]
 A = 1.5
+RESCALE_NORMAL, RESCALE_UNIFORM = 13, 14  # purposes of the noise
 KERNELS: dict[str, pn.Kernel] = {
     "pcn": pn.PCN(0.2),
     "pcnl": pn.PCNL(0.05),
@@ -104,6 +105,24 @@ class Replay:
         assert isinstance(value, float)
         return value, slope
 
+    def rescaling(
+        self, draw: int, at: FloatArray, l_at: float, C: FloatArray, deviations: FloatArray
+    ) -> tuple[int, float, float, FloatArray]:
+        """Return the group of a move of a scale with its parameters, the log ratio, its uniform and the point."""
+        choice, threshold = (
+            ((x[0] << 32 | x[1]) >> 12) * 2.0**-52 + 2.0**-53
+            for x in (noise_reference.words(self.seed, 0, draw, RESCALE_UNIFORM, block) for block in (0, 1))
+        )
+        groups = self.post.sampled.scales
+        assert groups is not None
+        group = int(choice * len(groups.names))
+        log_step = deviations[group] * noise_reference.normals(self.seed, 0, draw, RESCALE_NORMAL, 1, "float64")[0]
+        own = groups.group == group
+        scale = (C / self.post.prior_variance)[own][0]
+        point = np.where(own, np.exp(0.5 * log_step) * at, at)
+        log_ratio = self.value_and_slope(point, C)[0] - l_at - A * log_step - A * np.expm1(-log_step) / scale
+        return group, float(log_ratio), threshold, point
+
 
 # The chain, step by step
 
@@ -168,9 +187,6 @@ def test_the_momentum_keeps_its_whitened_coordinates_when_the_scales_change(kern
     assert moves > 5
 
 
-RESCALE_NORMAL, RESCALE_UNIFORM = 13, 14
-
-
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("architecture", ["full", "mix", "out", "narrow"])
 @pytest.mark.parametrize("kernel", ["pcn", "pcnl", "mgrad"])
@@ -192,21 +208,41 @@ def test_scales_move_together_with_their_parameters(kernel: str, architecture: s
         at, l_at = (v, l_v) if moved else (u, replay.value_and_slope(u, C)[0])
         draw = step + 1
         if draw % every == 0:
-            choice, threshold = (
-                ((x[0] << 32 | x[1]) >> 12) * 2.0**-52 + 2.0**-53
-                for x in (noise_reference.words(replay.seed, 0, draw, RESCALE_UNIFORM, block) for block in (0, 1))
-            )
-            log_step = 0.5 * noise_reference.normals(replay.seed, 0, draw, RESCALE_NORMAL, 1, "float64")[0]
-            own = groups.group == int(choice * len(groups.names))
-            scale = (C / replay.post.prior_variance)[own][0]
-            point = np.where(own, np.exp(0.5 * log_step) * at, at)
-            log_ratio = replay.value_and_slope(point, C)[0] - l_at
-            log_ratio -= A * log_step + A * np.expm1(-log_step) / scale
+            _, log_ratio, threshold, point = replay.rescaling(draw, at, l_at, C, np.full(len(groups.names), 0.5))
             if math.log(threshold) < log_ratio:
                 at, rescalings = point, rescalings + 1
         # One step from a recorded state: rounding of the gradient and the sums of a proposal.
         np.testing.assert_allclose(replay.theta[step], at, rtol=0, atol=1e-10)
     assert 0 < moves < steps - 1 and 0 < rescalings < steps // every
+
+
+@pytest.mark.parametrize("architecture", ["full", "narrow"])
+def test_the_walk_of_each_scale_finds_its_own_width_in_the_warm_up(architecture: str) -> None:
+    """Each log width moves by a decreasing gain times (acceptance probability - 0.44), in NumPy.
+
+    The states of the warm-up are the first draws after warm-ups of one step, two, and so on.
+    """
+    law, steps = pn.SampledScales(A, interweave=True), 80
+    replay = Replay("pcn", architecture, dataclasses.replace(TRACE_CLASS, scales=law), 2)
+    settings: dict[str, Any] = {"chains": 1, "draws": 1, "seed": replay.seed, "scales_every": 2}
+    phases = [pn.Warmup.Phase(n) for n in range(steps)]
+    runs = [run(replay.post, replay.kernel, **settings, warmup=pn.Warmup((phase,))) for phase in phases]
+    replay.theta = np.concatenate([one.theta[0] for one in runs])
+    replay.variance = [prior_variance(replay.case, one.stats["prior_scales"][0, 0]) for one in runs]
+    groups = replay.post.sampled.scales
+    assert groups is not None
+    deviations, tries = np.full(len(groups.names), 0.5), np.zeros(len(groups.names))
+    for step in range(1, steps, 2):  # no scale moves in the first step, before which there is no draw
+        u, C = replay.theta[step - 1], replay.variance[step - 1]
+        v, l_v, log_ratio = replay.step(step)
+        at, l_at = (v, l_v) if accepts(replay.seed, 0, step, log_ratio) else (u, replay.value_and_slope(u, C)[0])
+        group, log_ratio, threshold, point = replay.rescaling(step + 1, at, l_at, C, deviations)
+        # One step from a recorded state, and the rounding of the widths, which earlier steps leave.
+        expected = point if math.log(threshold) < log_ratio else at
+        np.testing.assert_allclose(replay.theta[step], expected, rtol=0, atol=1e-9)
+        deviations[group] *= np.exp((1 + tries[group]) ** -0.6 * (min(1.0, math.exp(log_ratio)) - 0.44))
+        tries[group] += 1
+    assert tries.min() >= 3 and np.ptp(deviations) > 0.1
 
 
 # Conditional distributions
