@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from scripts import process
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,15 +18,7 @@ def written(command: list[str], path: Path) -> Any:
     """Run Python with these arguments in the repository; return the JSON file that it wrote."""
     # pytest-benchmark times nothing in a process that looks like a worker of pytest-xdist, as this one may be.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    done = process(*command, cwd=ROOT, env=environment, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(path.read_text())
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from patrac_native.engine import device_status
+from scripts import process
 
 SCRIPT = Path(__file__).resolve().parents[1] / "bench" / "gpu.py"
 BROKEN = """
@@ -24,13 +24,8 @@ gpu.main()
 """
 
 
-def python(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=SCRIPT.parent)
-
-
-def run(*options: str) -> subprocess.CompletedProcess[str]:
-    return python(str(SCRIPT), *options)
+python = functools.partial(process, cwd=SCRIPT.parent)
+run = functools.partial(python, str(SCRIPT))
 
 
 def test_the_whole_script_runs_on_an_emulated_device(tmp_path: Path) -> None:

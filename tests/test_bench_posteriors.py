@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scripts import process
+
 FOLDER = Path(__file__).resolve().parents[1] / "bench" / "ess"
 
 
@@ -74,13 +76,7 @@ def test_differences_of_means_in_standard_errors() -> None:
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(FOLDER / "posteriors.py"), *options],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return process(str(FOLDER / "posteriors.py"), *options)
 
 
 def test_the_command_compares_sides_and_writes_them(tmp_path: Path) -> None:
@@ -124,5 +120,5 @@ sys.argv = ["posteriors.py", "--problems", "sine-mix5", "--seconds", "0.5", "--w
             "--sides", posteriors.AUTO, posteriors.BEFORE]
 posteriors.main()
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    done = process("-c", script)
     assert done.returncode == 1 and "standard errors off that of auto" in done.stderr, done.stdout + done.stderr

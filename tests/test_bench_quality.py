@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+
+from scripts import process
 
 FOLDER = Path(__file__).resolve().parents[1] / "bench" / "quality"
 
@@ -99,8 +99,7 @@ def test_the_command_fits_and_scores(tmp_path: Path) -> None:
     write_set(tmp_path)
     out = tmp_path / "out.json"
     words = ["--data", str(tmp_path), "--sets", "yacht", "--splits", "0", "--sides", "patrac", "--out", str(out)]
-    command = [sys.executable, str(FOLDER / "uci.py"), *words, "--fit=--minutes 0.02 --likelihood gaussian"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = process(str(FOLDER / "uci.py"), *words, "--fit=--minutes 0.02 --likelihood gaussian")
     assert done.returncode == 0, done.stdout + done.stderr
     scores = json.loads(out.read_text())["yacht 0 patrac"]
     assert (

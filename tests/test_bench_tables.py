@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+
+from scripts import process
 
 FOLDER = Path(__file__).resolve().parents[1] / "bench" / "quality"
 
@@ -125,11 +125,9 @@ def test_the_command_fits_every_kind_and_goes_on(tmp_path: Path) -> None:
     write_table(tmp_path, "scat", Species=np.where(x > 0, "cat", "dog"), x=np.where(x > 2, np.nan, x), group=group)
     write_table(tmp_path, "gbsg", rfstime=np.exp(x + rng.normal(size=n)), status=rng.integers(0, 2, n), x=x)
     out, page = tmp_path / "out.jsonl", tmp_path / "page.md"
-    command = [sys.executable, str(FOLDER / "tables.py"), "--data", str(tmp_path), "--out", str(out)]
+    command = [str(FOLDER / "tables.py"), "--data", str(tmp_path), "--out", str(out)]
     command += ["--page", str(page), "--tables", "auto_mpg", "affairs", "scat", "gbsg", "--minutes", "0.005"]
-    done = subprocess.run(
-        [*command, "--sides", "patrac", "gp"], capture_output=True, text=True, timeout=900, check=False
-    )
+    done = process(*command, "--sides", "patrac", "gp", timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(line) for line in out.read_text().splitlines()]
     losses = {one["table"]: one["loss"] for one in found if one["side"] == "patrac" and len(one["losses"]) == n // 5}
@@ -138,5 +136,5 @@ def test_the_command_fits_every_kind_and_goes_on(tmp_path: Path) -> None:
     assert losses["auto_mpg"] < 0.5 * np.log(2 * np.pi * np.e * 2)
     assert [one["side"] for one in found if "skipped" in one] == ["gp"] * 2
     assert "| auto_mpg |" in page.read_text()
-    again = subprocess.run([*command, "--sides", "patrac"], capture_output=True, text=True, timeout=300, check=False)
+    again = process(*command, "--sides", "patrac")
     assert again.returncode == 0 and len(out.read_text().splitlines()) == len(found)

@@ -9,7 +9,6 @@ import ast
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import patrac_native as pn
+from scripts import process
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "patrac_native"
@@ -36,15 +36,8 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         "import sys; sys.meta_path = [one for one in sys.meta_path if 'editable' not in type(one).__module__]; "
         "from importlinter.cli import lint_imports_command as run; run()"
     )
-    return subprocess.run(
-        [sys.executable, "-c", code, "--no-cache"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder / "python")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(folder / "python")}
+    return process("-c", code, "--no-cache", cwd=folder, env=environment)
 
 
 def test_every_package_imports_only_what_stands_below_it() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from scripts import process
 
 SCRIPT = """
     import sys, threading, time, warnings
@@ -61,7 +62,7 @@ WORK = {
 def end_of(work: str, end: str, begin: float = 1.0) -> subprocess.CompletedProcess[str]:
     """Return how a process ends that does `end` while daemon threads do `work`."""
     script = textwrap.dedent(SCRIPT).format(work=WORK[work], end=end, begin=begin)
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    return process("-c", script, timeout=60)
 
 
 @pytest.mark.parametrize("work", WORK)
@@ -86,5 +87,5 @@ def test_a_thread_that_is_no_daemon_ends_its_run() -> None:
         )
         .replace("10_000", "50")
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = process("-c", script, timeout=60)
     assert done.returncode == 0 and done.stdout == "True\n", done.stderr

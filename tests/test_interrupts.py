@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from scripts import process
 
 SCRIPT = """
     import signal, threading, time
@@ -90,7 +90,7 @@ CALLS = {
 def test_ctrl_c_ends_an_evaluation(name: str) -> None:
     setting, call = CALLS[name]
     script = textwrap.dedent(SCRIPT).format(setting=setting, call=call)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    done = process("-c", script, timeout=120)
     assert done.returncode == 0, done.stderr
     # 0.3 s to the signal, 50 ms to the next question, and the pieces of work that have begun, on a busy machine.
     assert 0.3 <= float(done.stdout) < 5.0

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import process
+
 # How many allocations of a call fail in turn at most: those of a run are many and alike.
 MAX_FAILURES = 20
 CALLS = {
@@ -69,14 +71,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_script(library: Path, text: str) -> str:
     """Run a script in a process with the library; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(text)],
-        env=os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"}
+    done = process("-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(text), env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

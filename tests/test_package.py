@@ -9,8 +9,6 @@ import importlib.resources
 import importlib.util
 import pkgutil
 import re
-import subprocess
-import sys
 import tomllib
 import types
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 
 import patrac_native as pn
 from patrac_native.engine import _core
-from scripts import output_of
+from scripts import output_of, process
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "matplotlib", "scipy", "pandas", "arviz_stats", "arviz", "jinja2", "tqdm", "sklearn", "jax", "nutpie")
@@ -159,9 +157,7 @@ def test_doctests() -> None:
 def test_mypy_strict_finds_nothing() -> None:
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = process("-m", "mypy", "--no-error-summary", cwd=ROOT, timeout=1200)
     assert (done.returncode, done.stdout) == (0, "")
 
 

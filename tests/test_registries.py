@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from patrac_native.posterior.registries import check_registries
 from patrac_native.priors import PRIORS
 from patrac_native.studies.floor import measure_rate
 from patrac_native.validation.complete import by_name
+from scripts import process
 
 TABLES: dict[str, dict[str, Any]] = {"activations": ACTIVATIONS, "likelihoods": LIKELIHOODS, "kernels": KERNELS}
 ENTRIES = [(table, name) for table, registry in TABLES.items() for name in registry]
@@ -51,7 +50,7 @@ def test_importing_the_package_compares_the_registries() -> None:
         "sys.modules['patrac_native.engine._core'] = core\n"
         "import patrac_native\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = process("-c", code)
     assert done.returncode == 1
     assert "ImportError" in done.stderr and "the core's kernel nuts is in no registry" in done.stderr
 
