@@ -24,7 +24,6 @@ from patrac_native.report import (
     format_number,
     page_figure,
 )
-from patrac_native.verdict.rerun_error import NOT_MEASURED
 
 # Residuals are plotted against at most so many inputs, those that correlate most with them in absolute rank.
 _INPUTS = 12
@@ -381,7 +380,7 @@ def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:
     yield (
         figure,
         f"{error.coverage:.0%} intervals of y of {len(y)} rows; bars: one standard deviation of each end over reruns. "
-        f"{said[:1].upper()}{said[1:]}; {NOT_MEASURED}.",
+        f"{said[:1].upper()}{said[1:]}; {error.caveat}.",
     )
 
 

@@ -25,11 +25,6 @@ UNITS = {
 }
 # Units that do not show what another start would change.
 _BLIND = ("one start", "parts")
-# What the number is not.
-NOT_MEASURED = (
-    "that is repeatability, not correctness: what all replicates share, such as noise, architecture and penalty, "
-    "does not show"
-)
 # From fewer replicates the error itself is known too poorly for a grade: with five degrees of freedom, up to a factor
 # of two.
 FEW_REPLICATES = 6
@@ -174,6 +169,12 @@ class RerunError:
         return f"{UNITS[self.unit][2]}: about {times:.2g} times as many would make it {100 * target:g}{self.sign}."
 
     @property
+    def caveat(self) -> str:
+        """What the errors are not, in words."""
+        shared = "what all replicates share, such as noise, architecture and penalty, does not show"
+        return f"that is repeatability, not correctness: {shared}"
+
+    @property
     def sign(self) -> str:
         """The unit of errors, a hundredth of the width or of probability, in words."""
         return " points" if self.is_class else "%"
@@ -191,7 +192,7 @@ class RerunError:
         known = self.of_predictions
         between = f"{100 * known.lower:.1f} and {100 * known.upper:.1f}{self.sign}"
         roughly = "" if math.isnan(known.median) else f"\n  the true median is between {between} (90%)"
-        return f"{self.describe_predictions()}{roughly}\n  {self.describe_bands()}\n  {NOT_MEASURED}"
+        return f"{self.describe_predictions()}{roughly}\n  {self.describe_bands()}\n  {self.caveat}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the errors over all rows as JSON-able values."""
