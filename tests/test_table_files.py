@@ -280,11 +280,12 @@ def test_rows_of_other_formats_are_predicted_alone_as_together(ending: str, tmp_
     except ImportError:
         pytest.skip(f"no engine for {ending}")
     args = _parser(["fit"]).parse_args(["fit", path, "--target", "y", "--noise-variance", "1", *TINY.split()])
-    file, estimator, frame, (target,), task = fit.rows_of(args)
+    file, estimator, frame, targets, task = fit.rows_of(args)
+    target = targets["target"]
     estimator.set_params(verbose=False)
     with pn.Note.collect():
-        X, y = frame.drop(columns=target), fit.target_values(frame, [target], task)
-        estimator.fit(X, y, held_out=(X, y))
+        X, of_rows = frame.drop(columns=target), fit.target_values(frame, targets, task)
+        estimator.fit(X, **of_rows, held_out=(X, *of_rows.values()))
     together = estimator.predict(predict.rows_of(file, estimator, [target]).drop(columns=target))
     for row in range(len(table)):
         alone = TableFile(written(table[row : row + 1], "one"), file.layout)
@@ -457,9 +458,10 @@ def test_random_tables_are_fitted_and_predicted_row_by_row_to_the_bit(
     options += ["--task", "classification"] if of_classes else ["--noise-variance", "1"]
     path = written(str(folder / f"t.csv{packed}"), table)
     args = _parser(["fit"]).parse_args(["fit", path, "--target", "y" if header else "-1", *options, *TINY.split()])
-    file, estimator, frame, (target,), task = fit.rows_of(args)
+    file, estimator, frame, targets, task = fit.rows_of(args)
+    target = targets["target"]
     estimator.set_params(verbose=False)
-    X, y = frame.drop(columns=target), fit.target_values(frame, [target], task)
+    X, y = frame.drop(columns=target), fit.target_values(frame, targets, task)["y"]
     try:
         with pn.Note.collect():
             estimator.fit(X, y, held_out=(X, y))
