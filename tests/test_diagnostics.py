@@ -452,6 +452,18 @@ def test_regression_messages() -> None:
         dg.nll(f[:, :, :1, :1], ["a"], 1.0)
 
 
+def test_the_error_of_a_mean_under_weights_has_kishs_number_of_rows() -> None:
+    values = np.array([1.0, 4.0])
+    # Standard deviation 3 / sqrt(2) of one value, of two.
+    assert dg.mean_with_error(values) == pytest.approx((2.5, 1.5), rel=8 * EPS)
+    assert dg.mean_with_error(values, np.array([3.0, 3.0])) == pytest.approx((2.5, 1.5), rel=8 * EPS)
+    # Weights 1/4 and 3/4: mean 13/4, variance 27/16, effective number 8/5.
+    expected = 3.25, math.sqrt(27 / 16 / (8 / 5 - 1))
+    assert dg.mean_with_error(values, np.array([1.0, 3.0])) == pytest.approx(expected, rel=16 * EPS)
+    assert dg.mean_with_error(values[1:]) == (4.0, math.inf)
+    assert dg.mean_with_error(values, np.array([0.0, 2.0])) == (4.0, math.inf)
+
+
 # Classification
 
 

@@ -265,6 +265,7 @@ def one(values: float, others: float = 0.6) -> Any:
         ({"max_rhat": 1.011}, "look", "1.011 (up to 1.01 is good)"),
         ({"max_rhat": 1.05}, "look", "means and bands serve"),
         ({"max_rhat": 1.051}, "do not use", "the chains disagree: the largest R-hat of f is 1.051"),
+        ({"max_rhat": 1.051, "n_chains": 1}, "do not use", "the parts of the chain disagree: the largest R-hat of f"),
         ({"max_rhat": math.inf, "min_ess_bulk": math.nan}, "do not use", "R-hat of f is infinite"),
         ({"max_rhat": math.nan, "min_ess_bulk": math.nan}, "look", "R-hat cannot be judged"),
         ({"min_ess_bulk": 399.0}, "look", "the smallest bulk ESS of f is 399 (400 or more is good)"),

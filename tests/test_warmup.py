@@ -297,6 +297,29 @@ def test_a_transient_depends_on_the_seed_and_not_on_threads() -> None:
     assert (one.theta != other.theta).any()
 
 
+def split_rhat(log_likelihood: npt.NDArray[np.float64]) -> float:
+    """Return R-hat of the halves of each chain (chains, steps)."""
+    halves = np.concatenate(np.split(log_likelihood, 2, axis=1))
+    n, within = halves.shape[1], halves.var(axis=1, ddof=1).mean()
+    return float(np.sqrt((n - 1) / n + halves.mean(axis=1).var(ddof=1) / within))
+
+
+def test_a_phase_ends_at_the_first_look_at_which_r_hat_of_its_second_half_is_small() -> None:
+    """With a step size that stays, the chains of the warm-up are those of a run without it, step by step."""
+    post, ends = posterior(variance=1.0), set()
+    for seed in range(6):
+        settings: dict[str, Any] = {"chains": 3, "seed": seed}
+        steps = pn.sample(post, pn.PCNL(0.1), draws=1024, warmup=None, **settings).stats["log_likelihood"]
+        found = pn.sample(
+            post, pn.PCNL(0.1), draws=3, warmup=pn.Warmup((Phase(1024, first_look=32),)), **settings
+        ).settings["warmup_steps"]
+        rhats = {look: split_rhat(steps[:, look // 2 : look]) for look in (32, 64, 128, 256, 512)}
+        assert min(abs(one - 1.1) for one in rhats.values()) > 1e-6  # no rounding decides
+        assert found == next((look for look, rhat in rhats.items() if rhat <= 1.1), 1024)
+        ends.add(found)
+    assert len(ends) >= 3
+
+
 def test_persistence_of_a_phase_is_that_of_the_phase_alone() -> None:
     """The first steps differ from those of the kernel's own; without persistence nothing does."""
     post, changed = posterior(), Phase(50, accept_all=True, persistence=0.98)
