@@ -151,3 +151,9 @@ def test_no_copy_of_a_held_out_row_is_trained_on(task: str) -> None:
 def test_split_refuses_an_empty_part() -> None:
     with pytest.raises(ValueError, match="2 rows are too few"):
         split_rows(2, [0.2], seed=0)
+
+
+def test_a_part_ends_at_the_nearest_end_of_a_group() -> None:
+    groups = np.repeat(np.arange(10), 10)
+    for share, size in ((0.32, 30), (0.38, 40)):
+        assert len(split_rows(100, [share], seed=3, groups=groups)[0]) == size
