@@ -11,6 +11,7 @@ import pytest
 import patrac_native as pn
 import problems
 import test_resume
+from patrac_native.diagnostics.moments import MOMENTS
 from patrac_native.draws import moments, run_folder
 from patrac_native.sampling import stretches
 from test_resume import X, check_equal, sampled, short_stretches
@@ -35,7 +36,7 @@ def check_moments(found: pn.Draws, f: Any) -> None:
     np.testing.assert_array_equal(found.stats["moments_at"], np.broadcast_to(AT, (len(f), *AT.shape)))
     np.testing.assert_allclose(found.stats["moments_mean"], f.mean(axis=1), rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(found.stats["moments_variance"], f.var(axis=1, ddof=1), rtol=1e-9)
-    together, flat = found.moments, f.reshape(-1, *f.shape[2:])
+    together, flat = pn.diagnostics.moments(found.stats), f.reshape(-1, *f.shape[2:])
     assert together is not None and together.states == len(flat)
     np.testing.assert_array_equal(together.at, AT)
     np.testing.assert_allclose(together.mean, flat.mean(axis=0), rtol=1e-11, atol=1e-13)
@@ -59,7 +60,7 @@ def test_moments_are_those_of_the_states_and_draws_do_not_change(
             continue  # a mean of rates in place of one of points
         np.testing.assert_allclose(found.stats[key], values, rtol=1e-15 if key == "acceptance_rate" else 0)
     assert found.settings.keys() == plain.settings.keys()
-    assert plain.moments is None and not moments.MOMENTS.keys() & plain.stats.keys()
+    assert pn.diagnostics.moments(plain.stats) is None and not MOMENTS.keys() & plain.stats.keys()
 
 
 @pytest.mark.usefixtures("short_stretches")
@@ -119,8 +120,8 @@ def test_moments_of_classes_are_of_probabilities_and_files_keep_them(tmp_path: P
     both = found + pn.sample(post, seed=2, moments_at=AT, **settings)
     check_moments(both, both.predict_proba(AT))
     check_moments(found[1:, 3:], found.predict_proba(AT)[1:])  # of the whole run
-    assert (found + pn.sample(post, seed=3, **settings)).moments is None
-    assert (found + pn.sample(post, seed=3, moments_at=X[5:10], **settings)).moments is None
+    assert pn.diagnostics.moments((found + pn.sample(post, seed=3, **settings)).stats) is None
+    assert pn.diagnostics.moments((found + pn.sample(post, seed=3, moments_at=X[5:10], **settings)).stats) is None
     if pytest.importorskip("xarray"):
         check_equal(pn.Draws.from_datatree(post, found.to_datatree()), found)
 

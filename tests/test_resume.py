@@ -528,7 +528,7 @@ def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     exec(compile(pages.script_of("stores.md", "pn.resume"), "docs/stores.md", "exec"), names)
     assert names["draws"].n_draws == names["so_far"].n_draws == names["tree"]["posterior"].sizes["draw"] == 1000
     exec(compile(pages.script_of("stores.md", "moments_every"), "docs/stores.md", "exec"), names)
-    assert names["draws"].moments.states == 4_000 and names["draws"].moments.mean.shape == (50, 1)
+    assert names["moments"].states == 4_000 and names["moments"].mean.shape == (50, 1)
     exec(compile(pages.script_of("stores.md", "pn.start"), "docs/stores.md", "exec"), names)
     function = names["draws"].summary(names["X"]).function
     assert function.min_ess_bulk >= 400 and function.max_rhat <= 1.01

@@ -28,6 +28,7 @@ from patrac_native.diagnostics.mixing import (
     geyer_ess_of,
     nested_rhat,
 )
+from patrac_native.diagnostics.moments import Moments, moments
 from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out, model_weights
 from patrac_native.diagnostics.regression import (
     Interval,
@@ -49,6 +50,7 @@ __all__ = [
     "EntropyDecomposition",
     "Interval",
     "LeaveOneOut",
+    "Moments",
     "NestedRhat",
     "QuantileMethod",
     "accuracy",
@@ -71,6 +73,7 @@ __all__ = [
     "leave_one_out",
     "mean_with_error",
     "model_weights",
+    "moments",
     "nested_rhat",
     "nll",
     "nlpd",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.moments import MOMENTS
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, sampler_of
 from patrac_native.draws.distribution import PredictiveDistribution, too_good
-from patrac_native.draws.moments import MOMENTS
 from patrac_native.interop.datatree import Group, Named, array_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import network_digest

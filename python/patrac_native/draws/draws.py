@@ -23,7 +23,6 @@ from patrac_native.draws.distribution import (
     too_good,
     warn_caller,
 )
-from patrac_native.draws.moments import Moments
 from patrac_native.draws.replicates import Replicates, rerun_error
 from patrac_native.draws.run_folder import MEMORY, RunFolder, StoredTheta
 from patrac_native.draws.stored_states import read_checkpoint, stored_states
@@ -496,14 +495,6 @@ class Draws(ChainDraws, Predictions):
         >>> pn.Draws.open("run.zarr", memory=64 * 2**20).quantiles(X)  # doctest: +SKIP
         """
         return cls._from_run(RunFolder(path), check_count(memory, "memory"))
-
-    @property
-    def moments(self) -> Moments | None:
-        """Mean and variance of f over states of all chains, also between draws, of a run with `moments_at`, else None.
-
-        Those of each chain are in `stats`. They are of the run so far, whichever of its draws are selected.
-        """
-        return Moments.pooled(self.stats)
 
     def _stored(self) -> StoredTheta | None:
         """Return the states in the folder of a run; None if they are in memory, or on a device."""

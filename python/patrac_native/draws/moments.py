@@ -2,65 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.moments import MOMENTS
 from patrac_native.validation.checks import FloatArray
 
-# Statistics of a run that watches f, and the axes of each.
-MOMENTS: dict[str, tuple[str, ...]] = {
-    "moments_at": ("chain", "row", "input"),
-    "moments_mean": ("chain", "row", "output"),
-    "moments_variance": ("chain", "row", "output"),
-    "moments_states": ("chain",),
-}
 # States that are added together. They are counted from the first of the chain, so that no bit depends on breaks.
 _BLOCK = 16
 # Bytes of f that are evaluated at a time.
 _BYTES = 1 << 23
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean and variance of f over states of all chains, as `Draws.moments` has them.
-
-    Attributes
-    ----------
-    at : ndarray, shape (n, d)
-        The inputs.
-    mean, variance : ndarray of float64, shape (n, m)
-        Of the outputs f or, of Categorical, the class probabilities; the variance has the divisor `states` - 1, and is
-        NaN for a single state.
-    states : int
-        Number of states of all chains.
-    """
-
-    at: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    states: int
-
-    @classmethod
-    def pooled(cls, stats: Mapping[str, npt.NDArray[Any]]) -> Moments | None:
-        """Return the moments of all chains together; None if the run watched nothing or its chains watched different f.
-
-        The update of Chan, Golub & LeVeque (1983), once over all chains.
-        """
-        if not MOMENTS.keys() <= stats.keys():
-            return None
-        at, means, variances, states = (stats[name] for name in MOMENTS)
-        if not (at == at[:1]).all():
-            return None
-        counts, total = states[:, None, None], int(states.sum())
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = (counts * means).sum(axis=0) / total
-            within = np.where(counts > 1, (counts - 1) * variances, 0.0)
-            squares = (within + counts * (means - mean) ** 2).sum(axis=0)
-            return cls(at[0], mean, squares / np.where(total > 1, total - 1, np.nan), total)
 
 
 @dataclass(frozen=True)

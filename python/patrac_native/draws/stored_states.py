@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.moments import MOMENTS
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta, read_states
-from patrac_native.draws.moments import MOMENTS, RunningMoments
+from patrac_native.draws.moments import RunningMoments
 from patrac_native.draws.run_folder import MEMORY, RUN_TOTALS, Checkpoint, RunFolder, StoredTheta
 from patrac_native.files.archive import rebuilding
 from patrac_native.likelihoods import Likelihood

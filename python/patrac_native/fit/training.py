@@ -73,8 +73,8 @@ def _arguments(n: int, max_iter: int | None) -> dict[str, Any]:
     """Return arguments of `train` for n rows: full batches for up to 5,000 rows, mini-batches of 512 for more."""
     if n <= _FULL_BATCH_ROWS:
         return {"max_epochs": 1_000 if max_iter is None else max_iter, "patience": 100, "learning_rate": 1e-2}
-    epochs = max(30, math.ceil(3_000 * _BATCH_ROWS / n)) if max_iter is None else max_iter
-    return {"max_epochs": epochs, "patience": max(5, epochs // 5), "learning_rate": 3e-3, "batch_size": _BATCH_ROWS}
+    epochs = max(30, math.ceil(6_000 * _BATCH_ROWS / n)) if max_iter is None else max_iter
+    return {"max_epochs": epochs, "patience": max(5, epochs // 10), "learning_rate": 3e-3, "batch_size": _BATCH_ROWS}
 
 
 def train_networks(

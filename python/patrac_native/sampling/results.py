@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.moments import MOMENTS
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta
 from patrac_native.draws.draws import Draws
-from patrac_native.draws.moments import MOMENTS
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.kernels.device_choice import DeviceChoice
