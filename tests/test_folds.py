@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -87,6 +89,27 @@ def test_whole_groups_are_never_divided_and_no_part_is_empty(sizes: list[int]) -
         assert not set(groups[held].tolist()) & set(groups[rest].tolist())
     with pytest.raises(ValueError, match="60 rows in 2 groups are too few to be split into 3 parts"):
         split_rows(60, [0.3, 0.3], seed=0, groups=np.arange(60) // 30, whole=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "of_classes", "share", "bounds"),
+    [
+        ([700, 100, 100, 100], [0, 0, 0, 0], 0.2, (100, 300)),
+        ([900, *[1] * 100], [0] * 101, 0.2, (100, 100)),  # nothing else is left
+        ([10] * 20, np.repeat(np.arange(10), 2), 0.1, (10, 30)),
+        ([10] * 30, np.repeat(np.arange(10), 3), 0.1, (20, 40)),
+        ([10] * 20, np.repeat(np.arange(5), 4), 0.25, (40, 60)),
+    ],
+)
+def test_whole_groups_have_their_share_though_they_are_uneven_or_of_one_class(
+    sizes: list[int], of_classes: Any, share: float, bounds: tuple[int, int]
+) -> None:
+    groups, labels = np.repeat(np.arange(len(sizes)), sizes), np.repeat(of_classes, sizes)
+    for seed in range(20):
+        for given in (None, labels):
+            held, rest = split_rows(len(groups), [share], seed=seed, labels=given, groups=groups, whole=True)
+            assert bounds[0] <= len(held) <= bounds[1] and len(held) + len(rest) == len(groups)
+            assert not set(groups[held]) & set(groups[rest])
 
 
 def test_groups_have_labels_of_any_kind() -> None:

@@ -88,24 +88,34 @@ def split_rows(
 ) -> list[IndexArray]:
     """Split rows at random into parts of these shares and a last one; by class, and by groups, if given.
 
-    A group that is larger than a part is divided, unless `whole` forbids it; each part then has a group or more.
+    A group that is larger than a part is divided, unless `whole` forbids it: then it is one of the last part where that
+    is possible, and each part has a group or more. Whole groups are shared out class by class as nearly as they allow.
     """
     rng = np.random.default_rng(seed)
     strata = np.zeros(n, dtype=np.intp) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
     first = np.arange(n) if groups is None else _first_of_group(groups)
-    strata = strata[first]
+    strata, shares = strata[first], np.cumsum(fractions)
     parts: list[list[IndexArray]] = [[] for _ in range(len(fractions) + 1)]
+    seen, taken = 0, np.zeros(len(fractions), dtype=np.intp)  # rows of the classes so far, and of them in the parts
     for stratum in range(int(strata.max()) + 1 if n else 0):
         rows = rng.permutation(np.flatnonzero(strata == stratum))
-        ends = np.round(np.cumsum(fractions) * len(rows)).astype(int)
-        if labels is not None and len(rows) <= len(fractions):
+        ends = np.round(shares * len(rows)).astype(int)
+        if whole:  # what one class has too much of, the next ones have less of
+            seen += len(rows)
+            wanted = np.round(shares * seen).astype(int) - taken
+            ends = np.maximum.accumulate(np.clip(wanted, 0, len(rows)))
+        elif labels is not None and len(rows) <= len(fractions):
             ends[:] = 0
         if groups is not None:
-            rows, ends = _keep_together(rows, ends, first, whole=whole)
+            most = np.diff([0, *shares, 1]).min() * n if whole else np.diff([0, *ends, len(rows)]).min()
+            rows, ends = _keep_together(rows, ends, first, float(most), whole=whole, fill=whole and labels is None)
+            taken += ends
         for part, piece in zip(parts, np.split(rows, ends), strict=True):
             part.append(piece)
     found = [np.sort(np.concatenate(part)) if part else np.empty(0, dtype=np.intp) for part in parts]
     if any(len(part) == 0 for part in found):
+        if whole and labels is not None:
+            return split_rows(n, fractions, seed=seed, groups=groups, whole=True)
         of_groups = f" in {len(np.unique(first))} groups" if whole else ""
         raise ValueError(
             f"{n} rows{of_groups} are too few to be split into {len(found)} parts: with the shares "
@@ -122,22 +132,23 @@ def _first_of_group(groups: IndexArray) -> IndexArray:
 
 
 def _keep_together(
-    rows: IndexArray, ends: IndexArray, first: IndexArray, *, whole: bool
+    rows: IndexArray, ends: IndexArray, first: IndexArray, most: float, *, whole: bool, fill: bool
 ) -> tuple[IndexArray, IndexArray]:
-    """Order permuted rows by groups, each at the place of its first row, and move ends of parts to ends of groups."""
-    smallest = np.diff([0, *ends, len(rows)]).min()
-    sizes = np.bincount(first[rows], minlength=len(first))
-    # A group that is too large is divided.
-    leader = first[rows] if whole else np.where(sizes[first[rows]] <= smallest, first[rows], rows)
+    """Order permuted rows by groups, each at the place of its first row, and move ends of parts to ends of groups.
+
+    A group of more than `most` rows is divided or, if `whole`, comes last. With `fill` each part has a group.
+    """
+    is_large = np.bincount(first[rows], minlength=len(first))[first[rows]] > most
+    leader = np.where(is_large, rows, first[rows]) if not whole else first[rows]
     place = np.empty(len(first), dtype=np.intp)
     place[rows] = np.arange(len(rows))
-    order = np.argsort(place[leader], kind="stable")
+    order = np.argsort(place[leader] + (len(rows) * is_large if whole else 0), kind="stable")
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(leader[order])) + 1, [len(rows)]])
     above = np.searchsorted(bounds, ends)
     below = np.maximum(above - 1, 0)
     at = np.where(bounds[above] - ends < ends - bounds[below], above, below)
     count, groups = np.arange(len(ends)), len(bounds) - 1
-    if whole and groups > len(ends):  # no part without a group
+    if fill and groups > len(ends):
         at = np.maximum.accumulate(np.maximum(at - count, 1)) + count
         at = np.minimum(at, groups - len(ends) + count)
     return rows[order], bounds[at]
