@@ -28,7 +28,7 @@ from patrac_native.engine import _core
 
 BUILD = Path(os.environ["PATRAC_MUTANTS"])
 LIMIT = float(os.environ["PATRAC_MUTANTS_SECONDS"])  # of processor time for the tests of one mutant
-LONGEST = 3.0  # seconds of processor time of a test; longer ones are left out
+LONGEST = float(os.environ["PATRAC_MUTANTS_LONGEST"])  # of processor time of a test; longer ones are left out
 EACH = int(os.environ["PATRAC_MUTANTS_EACH"])  # cases of a test function
 AGAIN = [number for number in os.environ["PATRAC_MUTANTS_ONLY"].split(",") if number]
 LIBRARY = ctypes.CDLL(_core.__file__)

@@ -8,10 +8,12 @@ The digests of tests/golden are left out: they see any change of a draw, but do 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -161,7 +163,7 @@ def build(folder: Path, mutants: list[sites.Mutant], options: list[str]) -> list
     return mutants
 
 
-def record(folder: Path, kept: dict[str, Any], seed: int) -> dict[str, Any]:
+def record(folder: Path, kept: dict[str, Any], command: str) -> dict[str, Any]:
     """Return the tables of docs/mutations.md; the reasons of changes that survived before are kept."""
     results = json.loads((folder / "results.json").read_text())
     counts = {group: Counter[str]() for group in GROUPS}
@@ -188,7 +190,7 @@ def record(folder: Path, kept: dict[str, Any], seed: int) -> dict[str, Any]:
         if made:
             rows.append([group, made, count["found"], ended, missed, f"{100 * (1 - missed / made):.1f}%"])
     about = {"machine": f"x86-64, {os.cpu_count()} cores", "commit": _commit(), "date": date.today().isoformat()}
-    about["command"] = f"python tests/mutation/run.py --seed {seed}"
+    about["command"] = command
     columns = ["formulas", "made", "found by a test", "crashed or hung", "survived", "found"]
     found = {"name": "found", **about, "columns": columns, "rows": rows}
     missed_ones = {
@@ -216,12 +218,20 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file of the record, as bench/results/mutations/formulas.json")
     parser.add_argument("--only", default="", help="numbers of mutants to run again, with commas")
     parser.add_argument("--seconds", type=float, default=100.0, help="processor time of the tests of one mutant")
+    parser.add_argument("--longest", type=float, default=3.0, help="processor time of a test; longer ones are left out")
     parser.add_argument("--each", type=int, default=0, help="cases of each test function, 0 for all")
     parser.add_argument("--tests", nargs="*", default=TESTS, help="names of test files without test_ and .py")
     args = parser.parse_args()
     folder = args.build.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "mutants.json"
+    patterns = [pattern for of_group, _ in GROUPS.values() for pattern in of_group]
+    sources = hashlib.sha256(b"".join(path.read_bytes() for one in patterns for path in sorted(ROOT.glob(one))))
+    choice = {"seed": args.seed, "scale": args.scale, "sources": sources.hexdigest()}
+    chosen = folder / "choice.json"
+    if file.exists() and json.loads(chosen.read_text()) != choice:
+        parser.error(f"--build: {folder} has the changes of another seed, scale or source; give another folder")
+    chosen.write_text(json.dumps(choice))
     if not file.exists():
         built = build(folder, candidates(args.seed, args.scale), [f"-{option}" for option in args.cmake])
         kept: list[sites.Mutant] = []
@@ -233,6 +243,7 @@ def main() -> None:
     settings |= {
         "OMP_NUM_THREADS": "1",
         "PATRAC_MUTANTS_SECONDS": str(args.seconds),
+        "PATRAC_MUTANTS_LONGEST": str(args.longest),
         "PATRAC_MUTANTS_EACH": str(args.each),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -253,7 +264,7 @@ def main() -> None:
     ]
     subprocess.run([sys.executable, "-m", "pytest", *options, *files], cwd=ROOT, env=os.environ | settings, check=True)
     kept = json.loads(args.json.read_text()) if args.json and args.json.exists() else {"entries": []}
-    made = record(folder, kept, args.seed)
+    made = record(folder, kept, shlex.join(["python", "tests/mutation/run.py", *sys.argv[1:]]))
     for entry in made["entries"]:
         for row in [entry["columns"], *entry["rows"]]:
             print(" | ".join(str(cell) for cell in row))
