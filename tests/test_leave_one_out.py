@@ -145,6 +145,16 @@ def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> 
         found = reg.evaluate()
         assert ("too_good" not in found.scores) == is_shown
         assert printed(reg, found).startswith("leave-one-out predictions" if is_shown else "no scores of unseen rows: ")
+        assert (found.calibration.too_good == "") == is_shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reg.fit(X, Y)  # whose verdict does not rest on such scores either
+        unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
+        assert any(f"unreliable for {N // 20 + 1} of {N} rows" in what for what in unscored)
+        monkeypatch.undo()
+        reg.fit(X, Y, groups=np.arange(N) // 2)
+    unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
+    assert any("others of their group stay" in what for what in unscored) and "group" in reg.report_.scores["too_good"]
 
 
 def test_leave_one_out_of_mix_is_above_held_out_rows_and_says_so(

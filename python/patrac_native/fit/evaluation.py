@@ -18,20 +18,16 @@ AnyDraws = pn.Draws | pn.DrawsMixture
 ScoresAndArrays = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 # Kinds of rows.
 HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
-# Of left-out rows around fixed parameters.
-_TOO_GOOD = (
-    "too good: fixed parameters of the network were trained on these rows, and leaving one out of the posterior does "
-    "not change them; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
+# Why scores of left-out rows are too good, and the share of unreliable weights above which they are.
+_TOO_GOOD = "too good: {}; for scores of unseen {}, keep some out of the fit (held_out, test_fraction)"
+_OF_FIXED = (
+    "fixed parameters of the network were trained on these rows, and leaving one out of the posterior does not change "
+    "them"
 )
-_OF_GROUPS = (
-    "too good: single rows are left out, while others of their group stay; for scores of unseen groups, keep some out "
-    "of the fit (held_out, test_fraction)"
-)
-# Of left-out rows more than this share of which have unreliable weights.
+_OF_GROUPS = "single rows are left out, while others of their group stay"
 _UNRELIABLE_SHARE = 0.05
 _UNRELIABLE = (
-    "too good: the weights by which rows are left out are unreliable for {} of {} rows, which the posterior follows "
-    "closely; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
+    "the weights by which rows are left out are unreliable for {} of {} rows, which the posterior follows closely"
 )
 # Pairs of at most so many rows tell the concordance.
 _CONCORDANCE_ROWS = 2_000
@@ -120,12 +116,16 @@ def evaluate(
         rmse = np.sqrt([np.average(column, weights=weights) for column in errors.T])
     calibration = distribution.calibration(y, kind=kind, nets=nets, network_nlpd=nlpd, sample_weight=weights)
     scores: dict[str, Any] = {"kind": calibration.kind}
+    too_good = ""
     if kind == LEAVE_ONE_OUT and any(member.network.fixes_parameters for member in members_of(draws)):
-        scores["too_good"] = _TOO_GOOD
+        too_good = _OF_FIXED
     elif kind == LEAVE_ONE_OUT and rows.groups is not None:
-        scores["too_good"] = _OF_GROUPS
+        too_good = _OF_GROUPS
     elif calibration.unreliable > _UNRELIABLE_SHARE * calibration.rows:
-        scores["too_good"] = _UNRELIABLE.format(calibration.unreliable, calibration.rows)
+        too_good = _UNRELIABLE.format(calibration.unreliable, calibration.rows)
+    if too_good:
+        calibration = replace(calibration, too_good=too_good)
+        scores["too_good"] = _TOO_GOOD.format(too_good, "rows" if rows.groups is None else "groups")
     scores["nlpd"] = calibration.nlpd
     if not is_class:
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network

@@ -138,9 +138,9 @@ def fit_rows(
         evaluation = validated.evaluation
     else:
         evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=kind == HELD_OUT)
-    judged = evaluation.calibration
     if "too_good" in evaluation.scores and chosen.pilot is not None:
         evaluation = chosen.pilot.evaluation  # of few rows, but of unseen ones
+    judged = evaluation.calibration
     if kind == HELD_OUT and judged.rows < _VERDICT_ROWS and chosen.pilot is not None:
         judged = judged.with_validation(chosen.pilot.evaluation.calibration)
     tried = [trial.candidate.likelihood for trial in chosen.trials]
