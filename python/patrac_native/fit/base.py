@@ -494,6 +494,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             With the dictionary `scores`, such as "nlpd", "rmse" and "coverage", and the `arrays` of each row.
         """
         check_is_fitted(self)
+        if event is not None and self.draws_.likelihood.numbers_per_target == 1:
+            raise ValueError("event belongs to a fit of likelihood='censored', whose targets have bounds; leave it out.")
         if X is None:
             return self._result.leave_one_out()
         rows, y = self._checked_rows(X, reset=False), readable(y, "y")
@@ -731,7 +733,7 @@ def with_event(y: Any, event: Any) -> FloatArray:
     """Return the bounds (n, 2) of times y (n,), of which `event` (n,) says whether they end with an event."""
     times = readable(y, "y")
     refuse_dates(times, "y", "give numbers, such as days since the start")
-    return bounds_of_events(check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), event)
+    return bounds_of_events(check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), readable(event, "event"))
 
 
 def whole_or_not_at_all(fit: _Method) -> _Method:

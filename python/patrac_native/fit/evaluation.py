@@ -56,8 +56,8 @@ class Evaluation:
         takes the place of rmse: the share of pairs that are predicted in their order, where it is known. Each counts
         in coverage as the predicted probability of being inside given its bounds, as in D-calibration (Haider et
         al. 2020, Effective ways to build and evaluate individual survival distributions). Its expectation is right if
-        the predictions are, but many censored targets draw it towards that. So censored is their number, and
-        coverage_decided the shares of all targets that are inside 90% intervals, and that are not outside, whatever
+        the predictions are, but many censored targets draw it towards that. So censored is the number of rows with
+        one or more of them, and coverage_decided the shares of all targets that are inside 90% intervals, and that are not outside, whatever
         the censored ones were.
 
         Of classes: nll (mean over draws) and nlpd (of the mean probabilities), in nats a row; brier, ece and accuracy;
@@ -129,7 +129,7 @@ def evaluate(
     scores["nlpd"] = calibration.nlpd
     if not is_class:
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network
-    if not is_class and (censored := int((~_is_known(draws.likelihood, y)).sum())):
+    if not is_class and (censored := int((~_is_known(draws.likelihood, y)).any(axis=1).sum())):
         scores["censored"] = censored
     if details and kind == LEAVE_ONE_OUT:
         scores["unreliable_rows"] = calibration.unreliable

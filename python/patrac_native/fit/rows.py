@@ -185,11 +185,11 @@ def bounds_of_events(y: FloatArray, event: Any) -> FloatArray:
 
     Raises ValueError unless each entry of `event` (n,) is 1 or 0, or a Boolean.
     """
-    given = event if isinstance(event, pd.Series) else pd.Series(np.asarray(event))
-    if np.ndim(y) != 1 or given.shape != np.shape(y):
+    if np.ndim(y) != 1 or np.shape(event) != np.shape(y):
         raise ValueError(
             f"event must have one entry for each of the times y, (n,); got shapes {np.shape(event)} and {np.shape(y)}."
         )
+    given = event if isinstance(event, pd.Series) else pd.Series(np.asarray(event))
     seen = pd.to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     odd = ~np.isin(seen, (0.0, 1.0))
     if odd.any():
