@@ -325,6 +325,13 @@ def test_targets_of_which_bounds_are_known(tmp_path: Path) -> None:
         pn.PatracRegressor(likelihood="censored", **FULL).fit(X, t)
 
 
+def test_missing_labels_of_groups_are_no_group() -> None:
+    X, y = rows(20)
+    for groups in ([*"ab" * 9, None, np.nan], pd.Series([*"ab" * 9, pd.NA, None]), np.r_[np.ones(18), np.nan, np.nan]):
+        with pytest.raises(ValueError, match="groups has no label at rows 18, 19; a row that belongs to no other"):
+            pn.PatracRegressor(**FULL).fit(X, y, groups=groups)
+
+
 def test_times_with_events(tmp_path: Path) -> None:
     """They are fitted by their bounds, in log y; every faulty event is refused by name."""
     X, t = rows()

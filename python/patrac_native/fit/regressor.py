@@ -165,8 +165,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             Of counts: positive numbers to which their means are proportional; by default the column `exposure` of X, or
             ones.
         groups : array_like, shape (n,), optional
-            Labels of groups, such as patients, whose rows stay together wherever the fit leaves rows out: in the choice
-            of penalty, noise and posterior. By default copies of a row do.
+            Labels of groups, such as patients, none missing, whose rows stay together wherever the fit leaves rows out:
+            in the choice of penalty, noise and posterior. By default copies of a row do.
         held_out : (X, y), (X, y, event) or (X, y, exposure), optional
             Rows that are not trained on. The scores of `report_` are theirs, the verdict rests on them, and convergence
             is checked at them. By default scores and verdict are those of rows that a shorter run left out, or of
