@@ -360,7 +360,10 @@ def test_times_with_events(tmp_path: Path) -> None:
     for wrong in ([1.0, np.nan], [], ["soon"]):
         with pytest.raises(ValueError, match="times must be finite numbers"):
             reg.predict_survival_function(X, wrong)
-    given = pn.PatracRegressor(noise_variance=9.0, **FULL), pn.PatracRegressor(likelihood=pn.CensoredGaussian(9.0), **FULL)
+    given = (
+        pn.PatracRegressor(noise_variance=9.0, **FULL),
+        pn.PatracRegressor(likelihood=pn.CensoredGaussian(9.0), **FULL),
+    )
     for one in given:  # in the units of y squared
         assert not quietly(one, X, time, event=event).target_scaling_.log
     zero = quietly(pn.PatracRegressor(**FULL), X, time - time.min(), event=np.ones(len(t)))

@@ -39,6 +39,7 @@ from patrac_native.files import (
     save_arrays,
 )
 from patrac_native.files import say as print_line
+from patrac_native.fit.candidates import GRID_ROWS
 from patrac_native.fit.components import choose_components
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
@@ -48,9 +49,6 @@ from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling, bou
 from patrac_native.fit.settings import Likelihood, Settings, check_parameters
 from patrac_native.fit.training import Choice
 from patrac_native.report import RerunError
-
-# Rows of a fit at which its chains may be looked at while it goes on.
-_GRID_ROWS = 100
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
@@ -412,7 +410,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Pieces.opened(
             self.store,
             identity,
-            given.spread(_GRID_ROWS).X,
+            given.spread(GRID_ROWS).X,
             seed=settings.random_state,
             is_given=isinstance(self.random_state, numbers.Integral),
             draws=settings.draws,
@@ -495,7 +493,9 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if event is not None and self.draws_.likelihood.numbers_per_target == 1:
-            raise ValueError("event belongs to a fit of likelihood='censored', whose targets have bounds; leave it out.")
+            raise ValueError(
+                "event belongs to a fit of likelihood='censored', of bounds; leave it out."
+            )
         if X is None:
             return self._result.leave_one_out()
         rows, y = self._checked_rows(X, reset=False), readable(y, "y")
@@ -744,7 +744,9 @@ def with_event(y: Any, event: Any) -> FloatArray:
     """Return the bounds (n, 2) of times y (n,), of which `event` (n,) says whether they end with an event."""
     times = readable(y, "y")
     refuse_dates(times, "y", "give numbers, such as days since the start")
-    return bounds_of_events(check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), readable(event, "event"))
+    return bounds_of_events(
+        check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), readable(event, "event")
+    )
 
 
 def whole_or_not_at_all(fit: _Method) -> _Method:

@@ -56,9 +56,9 @@ class Evaluation:
         takes the place of rmse: the share of pairs that are predicted in their order, where it is known. Each counts
         in coverage as the predicted probability of being inside given its bounds, as in D-calibration (Haider et
         al. 2020, Effective ways to build and evaluate individual survival distributions). Its expectation is right if
-        the predictions are, but many censored targets draw it towards that. So censored is the number of rows with
-        one or more of them, and coverage_decided the shares of all targets that are inside 90% intervals, and that are not outside, whatever
-        the censored ones were.
+        the predictions are, but many censored targets draw it towards that. So censored is the number of rows that
+        have any, and coverage_decided the shares of all targets that are inside 90% intervals, and that are not
+        outside, whatever the censored ones were.
 
         Of classes: nll (mean over draws) and nlpd (of the mean probabilities), in nats a row; brier, ece and accuracy;
         "network", the scores of the trained network; "entropy" and "entropy_of_wrong_rows" (None if there are none),
@@ -98,8 +98,9 @@ def evaluate(
     """Score draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
     The trained networks `nets`, by default that of each member, are scored beside the posterior, as an ensemble; if
-    rows are left out one at a time, by what is known of their validation rows. Without `details` there are only the
-    scores nlpd and coverage of 90% intervals, or accuracy. The members of a mixture must have equal weights.
+    rows are left out one at a time, by what is known of their validation rows. Without `details` there are only, beside
+    what says which rows they are of, the scores nlpd, nlpd_network and coverage of 90% intervals; of classes nlpd and
+    accuracy. The members of a mixture must have equal weights.
     """
     nets = nets or [member.network.net for member in members_of(draws)]
     is_class, y, weights = draws.likelihood.targets == "class", rows.y, rows.sample_weight
