@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,10 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.fit import fitting
+from patrac_native.fit.evaluation import Evaluation
 from patrac_native.fit.report import printed
+from patrac_native.verdict.calibration import calibrate
 
 N = 40
 DATA = np.random.default_rng(0)
@@ -129,6 +134,25 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
         # 30 rows are too few to vouch for chains that have not met.
         assert all("30 unseen rows are too few" in what for what in unscored)
         assert "too_good" not in reg.report_.scores
+
+
+def test_the_rows_of_a_pilot_run_are_scored_and_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The few validation rows of a pilot run take the place of scores that are too good, in the verdict too."""
+    rows, choose = np.full(20, 0.75), fitting.choose_posterior
+    scored = Evaluation({"kind": "validation", "nlpd": 0.75}, {}, calibrate("validation", rows, rows, np.full(20, 0.9)))
+
+    def choose_with_pilot(*arguments: Any, **named: Any) -> Any:
+        return replace(choose(*arguments, **named), pilot=SimpleNamespace(draws=None, evaluation=scored))
+
+    monkeypatch.setattr(fitting, "choose_posterior", choose_with_pilot)
+    reg = pn.PatracRegressor(
+        hidden_layer_sizes=6, architecture="mix", max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reg.fit(X, Y)
+    assert reg.report_.scores == scored.scores
+    assert "NLPD of 20 validation rows of a shorter run" in str(reg.report_.verdict)
 
 
 def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -493,9 +493,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if event is not None and self.draws_.likelihood.numbers_per_target == 1:
-            raise ValueError(
-                "event belongs to a fit of likelihood='censored', of bounds; leave it out."
-            )
+            raise ValueError("event belongs to a fit of likelihood='censored', of bounds; leave it out.")
         if X is None:
             return self._result.leave_one_out()
         rows, y = self._checked_rows(X, reset=False), readable(y, "y")
