@@ -122,6 +122,10 @@ def test_left_out_rows_say_nothing_where_parameters_are_fixed(noise: FittedNoise
     unfixed = replace(apart, noise=None, fixes_parameters=False)
     for seen in (judge(replace(apart, calibration=held_out)), judge(replace(unfixed, calibration=left_out))):
         assert seen.predictions is not None and seen.predictions.grade == "good"
+    doubted = judge(replace(unfixed, calibration=replace(left_out, too_good="others of their group stay"))).predictions
+    assert doubted is not None and doubted.grade == "look"
+    assert "not scored on unseen rows: others of their group stay." in str(doubted)
+    assert f"NLPD of {GOOD.rows}" not in str(doubted)
 
 
 @pytest.mark.parametrize("targets", [1, 2])

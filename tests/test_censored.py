@@ -14,6 +14,8 @@ from scipy import integrate, optimize, stats
 import patrac_native as pn
 import problems
 from patrac_native import diagnostics
+from patrac_native.fit.evaluation import evaluate
+from patrac_native.fit.rows import Rows, TargetScaling
 
 mp = pytest.importorskip("mpmath")
 FloatArray = npt.NDArray[np.float64]
@@ -278,6 +280,17 @@ QUICK: dict[str, Any] = {
     "hidden_layer_sizes": (4,), "l2": 1.0, "max_iter": 40, "chains": 2, "draws": 30, "thin": 2, "warmup": 400,
     "n_jobs": 1, "random_state": 0,
 }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_censored_counts_rows_of_several_targets() -> None:
+    pytest.importorskip("torch")
+    X, _, y = censored(40, 2)
+    net = pn.train([2, 2, 2], X, y, likelihood=pn.CensoredGaussian(0.1), l2=0.5, validation_fraction=0, max_epochs=2)
+    post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.CensoredGaussian(0.1), X, y)
+    made = pn.sample(post, chains=1, draws=2, thin=1, warmup=10, seed=1, progress=False)
+    found = evaluate(made, TargetScaling.identity(2), Rows(X, y)).scores["censored"]
+    assert found == np.isinf(y).any(axis=(1, 2)).sum() < np.isinf(y).sum()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -408,6 +408,7 @@ def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if
     smaller = [one for one, _ in watched.tried[3:]]
     assert [one.architecture.label() for one in smaller] == ["Out(10)", "Out(1)"][: len(scores) - 3]
     assert all(one.networks == 4 and one.likelihood is found.candidate.likelihood for one in smaller)
+    assert not any("others" in str(note) for note in notes)  # of which some may not have been worse by so much
     assert len(notes) == is_warned == any("worse than its networks alone, by more" in line for line in watched.lines)
     assert 0 < found.minutes < chain_minutes(2.0, 0.0)
     # What is asked for is not exchanged.

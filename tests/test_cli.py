@@ -269,10 +269,12 @@ def test_times_whose_event_was_seen_or_not(tmp_path: Path, capsys: pytest.Captur
         ),
         (["--target", "weight", "--event", "width"], "event must be 1 or True where y is the time of an event"),
         (["--target", "weight", "--upper", "id", "--likelihood", "gaussian"], "upper belongs to likelihood censored"),
-        (["--target", "weight", "--group", "id", "--time", "width"], "group and time must be one column, and not"),
+        (["--target", "weight", "--group", "id", "--time", "width"], "give group or time, not both, and neither"),
+        (["--target", "weight", "--group", "part"], "group names 'part', which is missing at line 4; remove those"),
+        (["--target", "weight", "--time", "width", "--test-fraction", "0"], "time holds out the latest rows, and test"),
         (
             ["--target", "weight", "--time", "weight"],
-            "group and time must be one column, and not the target; got",
+            "give group or time, not both, and neither may be the target; got weight",
         ),
         (["--target", "weight", "--time", "kind"], "time names 'kind', which has '"),
         (["--target", "weight", "--ids", "weight"], "ids names 'weight', which target names too"),
@@ -295,6 +297,7 @@ def test_errors_are_one_line_and_code_2(
     extra: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = table().assign(id=[f"x{row % 40}" for row in range(120)], gap=np.nan)
+    frame["part"] = frame["id"].where(np.arange(120) != 2)
     frame.to_csv(tmp_path / "t.csv", index=False)
     gap = [] if "gap" in extra else ["gap"]
     drop = [] if "--drop" in extra or "--target" not in extra else ["--drop", "day", *gap]

@@ -67,3 +67,7 @@ def test_the_summary_says_what_is_predicted_how_sure_what_drives_it_and_what_nex
         if findings
         else "Next: nothing is wrong; report the predictions with their intervals."
     )
+    for share, said in ((0.0, "It predicts 0% of the pairs"), (0.625, "It predicts 62% of the pairs"), (None, None)):
+        scores |= {"censored": 1, "concordance": share, "rmse": None}
+        what = summary_words(evaluation, SimpleNamespace(findings=findings), effects, "price", None)[0]
+        assert "1 are censored." in what and ("pairs" not in what if said is None else said in what)

@@ -125,8 +125,12 @@ def test_the_latest_rows_are_held_out() -> None:
     frame = pd.DataFrame({"a": np.arange(100.0)})
     train, test, note = hold_out(frame, frame["a"], 0.25, seed=0, times=times)
     assert times[train].max() < times[test].min() and len(test) == 26 and note == "the latest rows are held out"
-    with pytest.raises(ValueError, match="time splits no rows: 100 of 100 have the latest one"):
+    with pytest.raises(ValueError, match="time splits no rows: all 100 have the same one"):
         hold_out(frame, frame["a"], 0.25, seed=0, times=np.zeros(100))
+    # Of the earliest time rows are trained on, however many they are.
+    train, test, note = hold_out(frame[:4], frame["a"][:4], 0.6, seed=0, times=np.array([1.0, 1, 2, 1]))
+    assert train.tolist() == [0, 1, 3] and test.tolist() == [2]
+    assert note == "the latest rows are held out: 25% of all, as rows of one time are not divided"
 
 
 def test_what_counts_as_a_copy() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,10 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.fit import fitting
+from patrac_native.fit.evaluation import Evaluation
 from patrac_native.fit.report import printed
+from patrac_native.verdict.calibration import calibrate
 
 N = 40
 DATA = np.random.default_rng(0)
@@ -131,6 +136,25 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
         assert "too_good" not in reg.report_.scores
 
 
+def test_the_rows_of_a_pilot_run_are_scored_and_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The few validation rows of a pilot run take the place of scores that are too good, in the verdict too."""
+    rows, choose = np.full(20, 0.75), fitting.choose_posterior
+    scored = Evaluation({"kind": "validation", "nlpd": 0.75}, {}, calibrate("validation", rows, rows, np.full(20, 0.9)))
+
+    def choose_with_pilot(*arguments: Any, **named: Any) -> Any:
+        return replace(choose(*arguments, **named), pilot=SimpleNamespace(draws=None, evaluation=scored))
+
+    monkeypatch.setattr(fitting, "choose_posterior", choose_with_pilot)
+    reg = pn.PatracRegressor(
+        hidden_layer_sizes=6, architecture="mix", max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reg.fit(X, Y)
+    assert reg.report_.scores == scored.scores
+    assert "NLPD of 20 validation rows of a shorter run" in str(reg.report_.verdict)
+
+
 def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores by importance sampling were printed as any others, though 40% of their rows were marked unreliable."""
     reg = pn.PatracRegressor(
@@ -145,6 +169,16 @@ def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> 
         found = reg.evaluate()
         assert ("too_good" not in found.scores) == is_shown
         assert printed(reg, found).startswith("leave-one-out predictions" if is_shown else "no scores of unseen rows: ")
+        assert (found.calibration.too_good == "") == is_shown
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reg.fit(X, Y)  # whose verdict does not rest on such scores either
+        unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
+        assert any(f"unreliable for {N // 20 + 1} of {N} rows" in what for what in unscored)
+        monkeypatch.undo()
+        reg.fit(X, Y, groups=np.arange(N) // 2)
+    unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
+    assert any("others of their group stay" in what for what in unscored) and "group" in reg.report_.scores["too_good"]
 
 
 def test_leave_one_out_of_mix_is_above_held_out_rows_and_says_so(

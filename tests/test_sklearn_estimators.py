@@ -325,6 +325,13 @@ def test_targets_of_which_bounds_are_known(tmp_path: Path) -> None:
         pn.PatracRegressor(likelihood="censored", **FULL).fit(X, t)
 
 
+def test_missing_labels_of_groups_are_no_group() -> None:
+    X, y = rows(20)
+    for groups in ([*"ab" * 9, None, np.nan], pd.Series([*"ab" * 9, pd.NA, None]), np.r_[np.ones(18), np.nan, np.nan]):
+        with pytest.raises(ValueError, match="groups has no label at rows 18, 19; a row that belongs to no other"):
+            pn.PatracRegressor(**FULL).fit(X, y, groups=groups)
+
+
 def test_times_with_events(tmp_path: Path) -> None:
     """They are fitted by their bounds, in log y; every faulty event is refused by name."""
     X, t = rows()
@@ -347,8 +354,18 @@ def test_times_with_events(tmp_path: Path) -> None:
     median = reg.predict_quantiles(X[:5], 0.5)[:, 0]
     for row, value in enumerate(median):
         assert reg.predict_survival_function(X[[row]], value) == pytest.approx(0.5, abs=1e-9)
-    with pytest.raises(ValueError, match="y must be positive: the fit is one of log y"):
-        reg.predict_survival_function(X, 0.0)
+    grid = reg.predict_survival_function(X, np.linspace(-1.0, 50.0, 52))
+    assert (grid[:, :2] == 1).all()  # every time is later than -1 and 0
+    np.testing.assert_array_equal(grid[:, [2, 6, 51]], later)
+    for wrong in ([1.0, np.nan], [], ["soon"]):
+        with pytest.raises(ValueError, match="times must be finite numbers"):
+            reg.predict_survival_function(X, wrong)
+    given = (
+        pn.PatracRegressor(noise_variance=9.0, **FULL),
+        pn.PatracRegressor(likelihood=pn.CensoredGaussian(9.0), **FULL),
+    )
+    for one in given:  # in the units of y squared
+        assert not quietly(one, X, time, event=event).target_scaling_.log
     zero = quietly(pn.PatracRegressor(**FULL), X, time - time.min(), event=np.ones(len(t)))
     assert not zero.target_scaling_.log  # log 0 is no time
     for arguments, message in (
@@ -356,7 +373,10 @@ def test_times_with_events(tmp_path: Path) -> None:
         ({"event": ["yes"] * len(t)}, r"event must be 1 or True .* got yes at rows 0, 1, 2 and 87 more"),
         ({"event": event[:5]}, r"event must have one entry for each of the times y, \(n,\); got shapes \(5,\)"),
         ({"event": np.zeros(len(t))}, r"y has no bound above in any row.*Give rows that are not censored, of times"),
+        ({"event": event[:, None]}, r"event must have one entry .* got shapes \(90, 1\)"),
+        ({"event": pd.DataFrame({"event": event})}, r"event must have one entry .* got shapes \(90, 1\)"),
         ({"event": event, "held_out": (X, time)}, r"held_out must be \(X, y, event\)"),
+        ({"event": event, "held_out": (X, time, event + 2)}, r"held_out: event must be 1 or True .* got 3"),
     ):
         with pytest.raises(ValueError, match=message):
             pn.PatracRegressor(**FULL).fit(X, time, **arguments)
@@ -373,7 +393,8 @@ def test_counts_are_in_proportion_to_their_exposure() -> None:
     column = quietly(pn.PatracRegressor(likelihood="poisson", exposure="days", **FULL), frame, counts)
     np.testing.assert_array_equal(reg.draws_.theta, column.draws_.theta)
     np.testing.assert_allclose(column.predict(frame.assign(days=3 * days)), 3 * column.predict(frame), rtol=1e-6)
-    more = reg.predict_survival_function(X, [0, 1e9], exposure=days)
+    more = reg.predict_survival_function(X, [0, 1e9, 0.5, -1], exposure=days)
+    np.testing.assert_array_equal(more[:, 2:], np.stack([more[:, 0], np.ones(len(X))], axis=1))
     np.testing.assert_allclose(more[:, 0], 1 - reg._distribution(X, days).cdf(np.zeros((len(X), 1)))[:, 0], atol=1e-12)
     assert (more[:, 1] < 1e-6).all()
     lower, upper = reg.predict_interval(X, 0.9, exposure=days)
@@ -386,6 +407,9 @@ def test_counts_are_in_proportion_to_their_exposure() -> None:
         reg.predict(X[:3], exposure=[1.0, 1.0, 0.0])
     with pytest.raises(ValueError, match="exposure belongs to a likelihood of counts"):
         pn.PatracRegressor(**FULL).fit(X, counts, exposure=days)
+    for method in (reg.score, reg.evaluate):
+        with pytest.raises(ValueError, match="event belongs to a fit of likelihood='censored'"):
+            method(X, counts, event=np.ones(len(X)))
 
 
 def test_the_dispersion_of_counts_is_estimated() -> None:

@@ -255,6 +255,25 @@ def test_other_formats_keep_their_types(tmp_path: Path, monkeypatch: pytest.Monk
         TableFile(path, Layout())
 
 
+def test_labels_of_mixed_types_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sheet has cells of numbers beside cells of text."""
+    table = pd.DataFrame({"x": np.arange(30) % 7 + 0.5, "y": [[1, "a", 2.5][row % 3] for row in range(30)]})
+    path = tmp_path / "t.xlsx"
+    path.touch()
+    monkeypatch.setattr(pd, "read_excel", lambda path, **options: table)
+    found = []
+
+    def spied(classifier: Any, X: Any, y: Any, **named: Any) -> None:
+        found.append({*y, *named["held_out"][1]})
+        raise ValueError("seen")
+
+    monkeypatch.setattr(pn.PatracClassifier, "fit", spied)
+    args = _parser(["fit"]).parse_args(["fit", str(path), "--target", "y", "--out", str(tmp_path / "out")])
+    with pytest.raises(ValueError, match="seen"):
+        fit.run(args)
+    assert found == [{"1", "a", "2.5"}]
+
+
 WRITERS: dict[str, Callable[[pd.DataFrame, str], object]] = {
     ".parquet": lambda frame, path: frame.to_parquet(path),
     ".feather": lambda frame, path: frame.to_feather(path),

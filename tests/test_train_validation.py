@@ -296,6 +296,12 @@ def test_few_rows_are_said_and_refused_if_validation_was_asked_for() -> None:
         pn.train([3, 2, 1], X, y, validation_fraction=0.1, progress=False)
 
 
+def test_too_few_groups_are_named() -> None:
+    X, y = linear(30)
+    with pytest.raises(ValueError, match=r"0\.2 of 30 rows in 1 group leaves too few to .*: give more groups, or"):
+        pn.train([3, 2, 1], X, y, groups=np.zeros(30), progress=False)
+
+
 def test_no_signal_is_said_with_what_was_chosen() -> None:
     X = np.random.default_rng(5).standard_normal((200, 3))
     y = np.random.default_rng(6).standard_normal(200)

@@ -79,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if not 0 <= args.test_fraction < 1:
         raise ValueError(f"test_fraction must be at least 0 and below 1; got {args.test_fraction}.")
+    if args.time is not None and args.test_fraction == 0:
+        raise ValueError("time holds out the latest rows, and test_fraction=0 holds out none; leave one of them out.")
     _check_folder(args.out, args.overwrite)
     if getattr(args, "store", None) is not None and not getattr(args, "is_resumed", False):
         _keep_command(args)
@@ -90,10 +92,10 @@ def _fitted(args: argparse.Namespace, staged: str) -> int:
     """Fit, and replace the results by those that are written to the folder `staged`."""
     table, estimator, frame, targets, task = rows_of(args)
     target, columns = targets["target"], [*targets.values()]
-    X, labels = frame.drop(columns=columns), frame[target] if task == "classification" else None
+    X, labels = frame.drop(columns=columns), frame[target].astype(str) if task == "classification" else None
     inputs, seed = X.drop(columns=[*estimator.drop, *estimator.ids]), estimator.random_state
     of_copies = frame[target] if len(targets) == 1 else frame[columns]
-    groups = None if args.group is None else frame[args.group].to_numpy()
+    groups = None if args.group is None else _complete(frame[args.group], "group").to_numpy()
     times = None if args.time is None else _times(frame[args.time])
     of_split: dict[str, Any] = {"seed": seed, "labels": labels, "groups": groups, "times": times}
     train, test, note = hold_out(inputs, of_copies, args.test_fraction, **of_split)
@@ -224,7 +226,7 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, dic
             setattr(args, option, table.column(getattr(args, option), option))
     apart = [name for name in (args.group, args.time) if name is not None]
     if len(apart) > 1 or set(apart) & {*targets.values()}:
-        raise ValueError(f"group and time must be one column, and not the target; got {' and '.join(apart)}.")
+        raise ValueError(f"give group or time, not both, and neither may be the target; got {' and '.join(apart)}.")
     args.keep = [table.column(column, "keep") for column in args.keep]
     for option in _COLUMNS:
         if hasattr(args, option):
@@ -282,11 +284,17 @@ def _read(table: TableFile, args: argparse.Namespace) -> tuple[pd.DataFrame, dic
     return frame[known], targets, task
 
 
-def _times(series: pd.Series) -> FloatArray:
-    """Return a column of numbers or dates as numbers (n,); raise ValueError if it holds neither, or is not complete."""
+def _complete(series: pd.Series, option: str) -> pd.Series:
+    """Return a column that an option names; raise ValueError if a value is missing."""
     gone = series.isna()
     if gone.any():
-        raise ValueError(f"time names {series.name!r}, which is missing at {place(gone, gone)}; remove those rows.")
+        raise ValueError(f"{option} names {series.name!r}, which is missing at {place(gone, gone)}; remove those rows.")
+    return series
+
+
+def _times(series: pd.Series) -> FloatArray:
+    """Return a column of numbers or dates as numbers (n,); raise ValueError if it holds neither, or is not complete."""
+    _complete(series, "time")
     dates = [] if is_numeric_dtype(series) else [series.name]
     try:
         made = Preprocessor.fit(series.to_frame(), dates=dates, standardize=False)

@@ -39,18 +39,16 @@ from patrac_native.files import (
     save_arrays,
 )
 from patrac_native.files import say as print_line
+from patrac_native.fit.candidates import GRID_ROWS
 from patrac_native.fit.components import choose_components
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.pieces import Pieces
-from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
+from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, place, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling, bounds_of_events
 from patrac_native.fit.settings import Likelihood, Settings, check_parameters
 from patrac_native.fit.training import Choice
 from patrac_native.report import RerunError
-
-# Rows of a fit at which its chains may be looked at while it goes on.
-_GRID_ROWS = 100
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Attributes of fitted estimators that are JSON-able, and arrays with their dtype; not every estimator has each.
@@ -339,7 +337,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         targets = self._first_targets(y, likelihoods[-1])
         check_consistent_length(rows, targets)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
-        numbered = None if groups is None else pn.diagnostics.check_groups(readable(groups, "groups"), len(targets))
+        numbered = None if groups is None else _group_numbers(groups, len(targets))
         if weights is not None and (weights == 0).any():
             used = np.flatnonzero(weights)
             numbered = None if numbered is None else numbered[used]
@@ -412,7 +410,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Pieces.opened(
             self.store,
             identity,
-            given.spread(_GRID_ROWS).X,
+            given.spread(GRID_ROWS).X,
             seed=settings.random_state,
             is_given=isinstance(self.random_state, numbers.Integral),
             draws=settings.draws,
@@ -494,6 +492,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             With the dictionary `scores`, such as "nlpd", "rmse" and "coverage", and the `arrays` of each row.
         """
         check_is_fitted(self)
+        if event is not None and self.draws_.likelihood.numbers_per_target == 1:
+            raise ValueError("event belongs to a fit of likelihood='censored', of bounds; leave it out.")
         if X is None:
             return self._result.leave_one_out()
         rows, y = self._checked_rows(X, reset=False), readable(y, "y")
@@ -727,11 +727,24 @@ def _array_of(values: Any, name: str) -> Any:
         raise TypeError(f"{name} must be an array of numbers; NumPy could not read it: {error!r}.") from error
 
 
+def _group_numbers(groups: Any, n: int) -> npt.NDArray[np.intp]:
+    """Return the numbers (n,) of groups that are given by labels; raise ValueError if a label is missing."""
+    labels = readable(groups, "groups")
+    numbered = pn.diagnostics.check_groups(labels, n)
+    if (gone := pd.Series(labels).isna()).any():
+        raise ValueError(
+            f"groups has no label at {place(gone, gone)}; a row that belongs to no other needs a label of its own."
+        )
+    return numbered
+
+
 def with_event(y: Any, event: Any) -> FloatArray:
     """Return the bounds (n, 2) of times y (n,), of which `event` (n,) says whether they end with an event."""
     times = readable(y, "y")
     refuse_dates(times, "y", "give numbers, such as days since the start")
-    return bounds_of_events(check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), event)
+    return bounds_of_events(
+        check_array(times, ensure_2d=False, dtype=np.float64, input_name="y"), readable(event, "event")
+    )
 
 
 def whole_or_not_at_all(fit: _Method) -> _Method:

@@ -323,8 +323,8 @@ def fewer_parameters(candidate: Candidate, settings: Settings, trained: int) -> 
     They are of several networks, of so many trained ones: the last layer of one alone would lack what these differ in.
     """
     networks = min(trained, _CLASS_NETWORKS if candidate.likelihood.targets == "class" else _MIX_NETWORKS)
-    widest = settings.hidden_layer_sizes[-1]
-    return [_candidate(candidate.likelihood, pn.Out(k), settings, networks) for k in (10, 1) if k < widest]
+    width = settings.hidden_layer_sizes[-1]
+    return [_candidate(candidate.likelihood, pn.Out(k), settings, networks) for k in (10, 1) if k < width]
 
 
 def affordable_candidates(

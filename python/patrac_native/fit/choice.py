@@ -120,9 +120,9 @@ def run_pilots(
 
     Each pilot run has as many steps as the candidate's final run would have, of which the budget would pay for so many
     minutes, because chains that have not converged predict differently with every number of steps; those of one network
-    end once they have. The first candidate
-    is the only one to be tried if it is convincing, which leaves more of the budget for its final run. Networks are
-    trained on the same four fifths, with the penalty of `net`. There are no trials if there are too few rows to tell.
+    end once they have. The first candidate is the only one to be tried if it is convincing, which leaves more of the
+    budget for its final run. Networks are trained on the same four fifths, with the penalty of `net`. There are no
+    trials if there are too few rows to tell.
     """
     likelihood = candidates[0].likelihood
     parts = left_out(data, settings, by_class=likelihood.targets == "class")
@@ -379,8 +379,8 @@ class _Choice:
             scores = pilot.evaluation.calibration
             text = (
                 f"{candidate} predicts {scores.rows} validation rows worse than its networks alone, by more than two "
-                f"standard errors (NLPD {scores.nlpd:.3f} and {scores.nlpd_network:.3f}), and so did all others that "
-                "were tried; give more minutes, another likelihood or prior, or more rows."
+                f"standard errors (NLPD {scores.nlpd:.3f} and {scores.nlpd_network:.3f}); "
+                "give more minutes, another likelihood or prior, or more rows."
             )
             self.say(f"  {text}")
             pn.Note("worse than networks", text).give(stacklevel=2)

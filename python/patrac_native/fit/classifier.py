@@ -112,8 +112,8 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
             Nonnegative weights, which count a row as that many rows in scaling, training, the choice of the penalty and
             of the posterior, and the posterior. Default ones.
         groups : array_like, shape (n,), optional
-            Labels of groups, such as patients, whose rows stay together wherever the fit leaves rows out: in the choice
-            of penalty, noise and posterior. By default copies of a row do.
+            Labels of groups, such as patients, none missing, whose rows stay together wherever the fit leaves rows out:
+            in the choice of penalty, noise and posterior. By default copies of a row do.
         held_out : (X, y), optional
             Rows that are not trained on, see `PatracRegressor.fit`.
 

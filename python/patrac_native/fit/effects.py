@@ -110,14 +110,17 @@ def summary_words(
         how = "moves probability between classes by so many points"
     else:
         first = (
-            f"The model predicts {target!r}. Of {len(y)} {unseen}, {scores['censored']} are censored. It predicts "
-            f"{scores['concordance'] or np.nan:.0%} of the pairs whose order is known in that order (concordance); "
-            "guessing would be right for 50%."
+            f"The model predicts {target!r}. Of {len(y)} {unseen}, {scores['censored']} are censored."
             if "concordance" in scores
             else f"The model predicts {target!r}. On {len(y)} {unseen}, its predictions are off by "
             f"{float(np.mean(scores['rmse'])):.4g} (root mean square); always predicting their mean would be off by "
             f"{float(np.std(y, axis=0).mean()):.4g}."
         )
+        if scores.get("concordance") is not None:  # some pairs have a known order
+            first += (
+                f" It predicts {scores['concordance']:.0%} of the pairs whose order is known in that order "
+                "(concordance); guessing would be right for 50%."
+            )
         sure = (
             f"How sure: its 95% intervals are {float(np.mean(scores['interval_width'])):.4g} wide on average and hold "
             f"{scores['coverage']['0.95']:.0%} of these rows. {float(np.mean(evaluation.arrays['epistemic'])):.0%} of "

@@ -18,20 +18,16 @@ AnyDraws = pn.Draws | pn.DrawsMixture
 ScoresAndArrays = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 # Kinds of rows.
 HELD_OUT, VALIDATION, LEAVE_ONE_OUT = "held out", "validation", "leave one out"
-# Of left-out rows around fixed parameters.
-_TOO_GOOD = (
-    "too good: fixed parameters of the network were trained on these rows, and leaving one out of the posterior does "
-    "not change them; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
+# Why scores of left-out rows are too good, and the share of unreliable weights above which they are.
+_TOO_GOOD = "too good: {}; for scores of unseen {}, keep some out of the fit (held_out, test_fraction)"
+_OF_FIXED = (
+    "fixed parameters of the network were trained on these rows, and leaving one out of the posterior does not change "
+    "them"
 )
-_OF_GROUPS = (
-    "too good: single rows are left out, while others of their group stay; for scores of unseen groups, keep some out "
-    "of the fit (held_out, test_fraction)"
-)
-# Of left-out rows more than this share of which have unreliable weights.
+_OF_GROUPS = "single rows are left out, while others of their group stay"
 _UNRELIABLE_SHARE = 0.05
 _UNRELIABLE = (
-    "too good: the weights by which rows are left out are unreliable for {} of {} rows, which the posterior follows "
-    "closely; for scores of unseen rows, keep rows out of the fit (held_out, test_fraction)"
+    "the weights by which rows are left out are unreliable for {} of {} rows, which the posterior follows closely"
 )
 # Pairs of at most so many rows tell the concordance.
 _CONCORDANCE_ROWS = 2_000
@@ -60,9 +56,9 @@ class Evaluation:
         takes the place of rmse: the share of pairs that are predicted in their order, where it is known. Each counts
         in coverage as the predicted probability of being inside given its bounds, as in D-calibration (Haider et
         al. 2020, Effective ways to build and evaluate individual survival distributions). Its expectation is right if
-        the predictions are, but many censored targets draw it towards that. So censored is their number, and
-        coverage_decided the shares of all targets that are inside 90% intervals, and that are not outside, whatever
-        the censored ones were.
+        the predictions are, but many censored targets draw it towards that. So censored is the number of rows that
+        have any, and coverage_decided the shares of all targets that are inside 90% intervals, and that are not
+        outside, whatever the censored ones were.
 
         Of classes: nll (mean over draws) and nlpd (of the mean probabilities), in nats a row; brier, ece and accuracy;
         "network", the scores of the trained network; "entropy" and "entropy_of_wrong_rows" (None if there are none),
@@ -102,8 +98,9 @@ def evaluate(
     """Score draws on unseen rows, or by leave-one-out predictions of rows of their own data.
 
     The trained networks `nets`, by default that of each member, are scored beside the posterior, as an ensemble; if
-    rows are left out one at a time, by what is known of their validation rows. Without `details` there are only the
-    scores nlpd and coverage of 90% intervals, or accuracy. The members of a mixture must have equal weights.
+    rows are left out one at a time, by what is known of their validation rows. Without `details` there are only, beside
+    what says which rows they are of, the scores nlpd, nlpd_network and coverage of 90% intervals; of classes nlpd and
+    accuracy. The members of a mixture must have equal weights.
     """
     nets = nets or [member.network.net for member in members_of(draws)]
     is_class, y, weights = draws.likelihood.targets == "class", rows.y, rows.sample_weight
@@ -120,16 +117,20 @@ def evaluate(
         rmse = np.sqrt([np.average(column, weights=weights) for column in errors.T])
     calibration = distribution.calibration(y, kind=kind, nets=nets, network_nlpd=nlpd, sample_weight=weights)
     scores: dict[str, Any] = {"kind": calibration.kind}
+    too_good = ""
     if kind == LEAVE_ONE_OUT and any(member.network.fixes_parameters for member in members_of(draws)):
-        scores["too_good"] = _TOO_GOOD
+        too_good = _OF_FIXED
     elif kind == LEAVE_ONE_OUT and rows.groups is not None:
-        scores["too_good"] = _OF_GROUPS
+        too_good = _OF_GROUPS
     elif calibration.unreliable > _UNRELIABLE_SHARE * calibration.rows:
-        scores["too_good"] = _UNRELIABLE.format(calibration.unreliable, calibration.rows)
+        too_good = _UNRELIABLE.format(calibration.unreliable, calibration.rows)
+    if too_good:
+        calibration = replace(calibration, too_good=too_good)
+        scores["too_good"] = _TOO_GOOD.format(too_good, "rows" if rows.groups is None else "groups")
     scores["nlpd"] = calibration.nlpd
     if not is_class:
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network
-    if not is_class and (censored := int((~_is_known(draws.likelihood, y)).sum())):
+    if not is_class and (censored := int((~_is_known(draws.likelihood, y)).any(axis=1).sum())):
         scores["censored"] = censored
     if details and kind == LEAVE_ONE_OUT:
         scores["unreliable_rows"] = calibration.unreliable

@@ -89,9 +89,9 @@ def fit_rows(
     """Train networks on rows, choose a posterior among those of the likelihoods, sample it, and score it.
 
     The likelihoods are of the targets in their units; `by_networks` is the one whose networks predict best, if that is
-    known. Raises ValueError if there are too few rows to estimate the
-    noise, or too few draws for the scores; RunInterrupted if Ctrl-C ended the run before there were enough draws for
-    them, and KeyboardInterrupt if it ended the training or a run of the choice.
+    known. Raises ValueError if there are too few rows to estimate the noise, or too few draws for the scores;
+    RunInterrupted if Ctrl-C ended the run before there were enough draws for them, and KeyboardInterrupt if it ended
+    the training or a run of the choice.
     """
     clock, spent = time.perf_counter(), 0.0
     if settings.estimates_dispersion:
@@ -138,9 +138,9 @@ def fit_rows(
         evaluation = validated.evaluation
     else:
         evaluation = evaluate(draws, data.units, scored, kind=kind, nets=started, details=kind == HELD_OUT)
-    judged = evaluation.calibration
     if "too_good" in evaluation.scores and chosen.pilot is not None:
         evaluation = chosen.pilot.evaluation  # of few rows, but of unseen ones
+    judged = evaluation.calibration
     if kind == HELD_OUT and judged.rows < _VERDICT_ROWS and chosen.pilot is not None:
         judged = judged.with_validation(chosen.pilot.evaluation.calibration)
     tried = [trial.candidate.likelihood for trial in chosen.trials]

@@ -54,9 +54,9 @@ def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> Nois
     """Train networks on four fifths of at most 5,000 training rows, and score each on the rest; None if that is small.
 
     There are as many networks, at most five, as leave out 1,000 rows in turn, or all rows; the first one's validation
-    chooses penalty and number of epochs of all. Networks of counts are
-    trained under the Poisson likelihood, and the dispersion is the most likely one given their means. Part of it is the
-    error of each network, which makes the estimate careful.
+    chooses penalty and number of epochs of all. Networks of counts are trained under the Poisson likelihood, and the
+    dispersion is the most likely one given their means. Part of it is the error of each network, which makes the
+    estimate careful.
     """
     is_count = likelihood.targets == "count"
     few = FitData(data.training.spread(_MAX_ROWS), None, data.n_targets, data.units)

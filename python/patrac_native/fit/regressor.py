@@ -43,18 +43,18 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
         inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "censored" is
         "gaussian" of targets y (n, 2) of which lower and upper bounds are known, or of times y (n,) with `event` in
-        `fit`. By default networks alone, trained on
-        folds of at most 5,000 rows, tell by left-out rows whether there are counts ("negative-binomial", where all
-        targets are whole and none is negative), outliers ("student-t", where residuals have its tails), and whether
-        log y is predicted better (`log_target`). Otherwise it is "heteroscedastic" if a short run of it is convincing
-        on validation rows, else the better of it and "gaussian", of which networks alone tell where `minutes` do not
-        pay for such runs. It is "gaussian" where the architecture, `thin`, another device than the CPU or a kernel is
-        given, with fewer than 100 rows, and where the target takes few values.
+        `fit`. By default networks alone, trained on folds of at most 5,000 rows, tell by left-out rows whether there
+        are counts ("negative-binomial", where all targets are whole and none is negative), outliers ("student-t", where
+        residuals have its tails), and whether log y is predicted better (`log_target`). Otherwise it is
+        "heteroscedastic" if a short run of it is convincing on validation rows, else the better of it and "gaussian",
+        of which networks alone tell where `minutes` do not pay for such runs. It is "gaussian" where the architecture,
+        `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, and where the target takes
+        few values.
     log_target : bool, optional
         Whether the likelihood is that of log y: all targets must be positive, and noise is then a factor. Predictions
         are in the units of y all the same, and `likelihood`, `noise_variance` and the fitted function are of log y. By
         default, where `likelihood` is left open, it is chosen with it if the largest target is more than twice the
-        smallest; of times with `event` it is True if all are positive; else False.
+        smallest; of times with `event` it is True if all are positive and no variance is given; else False.
     noise_variance : float, optional
         Of "gaussian" and "censored": the variance in the units of y squared, > 0; by default it is sampled.
     df : float, optional
@@ -160,18 +160,18 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         event : array_like, shape (n,), optional
             Of times y (n,): 1 or True where y is the time of the event, 0 or False where the event would have come
             later, so that the row is censored. The likelihood is then "censored", by default of log y
-            (`log_target`) if all times are positive: log-normal survival regression.
+            (`log_target`) if all times are positive and no variance is given: log-normal survival regression.
         exposure : array_like, shape (n,), optional
             Of counts: positive numbers to which their means are proportional; by default the column `exposure` of X, or
             ones.
         groups : array_like, shape (n,), optional
-            Labels of groups, such as patients, whose rows stay together wherever the fit leaves rows out: in the choice
-            of penalty, noise and posterior. By default copies of a row do.
+            Labels of groups, such as patients, none missing, whose rows stay together wherever the fit leaves rows out:
+            in the choice of penalty, noise and posterior. By default copies of a row do.
         held_out : (X, y), (X, y, event) or (X, y, exposure), optional
             Rows that are not trained on. The scores of `report_` are theirs, the verdict rests on them, and convergence
             is checked at them. By default scores and verdict are those of rows that a shorter run left out, or of
-            leave-one-out predictions; these do not count in the verdict where `architecture` fixes parameters, which
-            were trained on the rows.
+            leave-one-out predictions; these do not count in the verdict where they are too good: `architecture` fixes
+            parameters, which were trained on the rows, others of their groups stay, or weights are unreliable.
 
         Returns
         -------
@@ -274,7 +274,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         is_standardized = self.standardize and likelihood.targets == "real"
         scaling = TargetScaling.fit(likelihood.typical(targets), weights, standardize=is_standardized, log=log)
         self.target_scaling_ = scaling
-        censored = int((~likelihood.is_known(targets)).sum())
+        censored = int((~likelihood.is_known(targets)).any(axis=1).sum())
         of_rows = f"; {censored} of {len(targets)} are censored" if censored else ""
         return scaling.transform(targets), self.n_outputs_, f"{scaling.describe()}{of_rows}"
 
@@ -298,7 +298,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         float
             Larger is better.
         """
-        if self._numbers_per_target == 1:
+        if self._numbers_per_target == 1 and event is None:
             return float(super().score(X, y, sample_weight))
         return -float(self.evaluate(X, y, sample_weight, event=event).scores["nlpd_in_units"])
 
@@ -411,7 +411,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         ----------
         X : array_like or DataFrame, shape (n, d)
         times : float or sequence of k float
-            Values in the units of y, finite; positive if the fit is one of log y.
+            Values in the units of y, finite. Those that no target can be below, such as 0 in a fit of log y, are
+            exceeded with probability 1; counts exceed a fraction if they exceed its whole part.
         exposure : array_like, shape (n,), optional
             Of counts, as for `fit`.
 
@@ -424,11 +425,20 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         ValueError
             If a value is not as described.
         """
-        found, each = self._distribution(X, exposure), self._numbers_per_target
-        shape = (found.n_rows, self.n_outputs_, *([each] if each > 1 else []))
-        values = check_array(np.reshape(times, (-1,)), ensure_2d=False, dtype=np.float64, input_name="times")
-        below = [found.cdf(self.target_scaling_.transform(np.full(shape, value))) for value in values]
-        return np.stack([self._columns(1.0 - one) for one in below], axis=-1)
+        found, each, scaling = self._distribution(X, exposure), self._numbers_per_target, self.target_scaling_
+        try:
+            values = check_array(np.reshape(readable(times, "times"), (-1,)), ensure_2d=False, dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"times must be finite numbers, at least one: {error}") from None
+        is_possible = values > 0 if scaling.log else np.full(values.shape, True)
+        if found.likelihood.targets == "count":
+            values, is_possible = np.floor(values), values >= 0
+        shape = (found.n_rows, self.n_outputs_)
+        later = np.ones((*shape, len(values)))
+        for index in np.flatnonzero(is_possible):
+            targets = np.full((*shape, *([each] if each > 1 else [])), values[index])
+            later[..., index] = 1.0 - found.cdf(scaling.transform(targets))
+        return self._columns(later)
 
     def sample_y(
         self,
@@ -508,8 +518,13 @@ def _of_times(
     if held_out is not None:
         if not isinstance(held_out, tuple | list) or len(held_out) != 3:
             raise ValueError("held_out must be (X, y, event) where event is given.")
-        held_out = (held_out[0], with_event(*held_out[1:]))
-    log = settings.log_target
+        try:
+            held_out = (held_out[0], with_event(*held_out[1:]))
+        except ValueError as error:
+            raise ValueError(f"held_out: {error}") from None
+    log, is_given = settings.log_target, settings.noise_variance is not None
+    if log is None and (is_given or not getattr(likelihood, "is_sampled", True)):
+        log = False  # a variance that is given is in the units of y
     if log is None:
         log = bool((bounds[:, 0] > 0).all() and (held_out is None or (held_out[1][:, 0] > 0).all()))
     return replace(settings, likelihood=likelihood or pn.CensoredGaussian.label, log_target=log), bounds, held_out

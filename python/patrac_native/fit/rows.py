@@ -16,6 +16,8 @@ from patrac_native.fit.preprocessor import mean_and_scale, place
 from patrac_native.report import RerunError
 
 FloatArray = npt.NDArray[np.float64]
+# A share of held-out rows that differs from the wanted one by more than this is said.
+_SHARE_SAID = 0.05
 # Scales of targets whose squares, by a factor of 1e8 to either side, are normal numbers of float64.
 _SMALLEST, _LARGEST = 1e-150, 1e150
 
@@ -185,11 +187,11 @@ def bounds_of_events(y: FloatArray, event: Any) -> FloatArray:
 
     Raises ValueError unless each entry of `event` (n,) is 1 or 0, or a Boolean.
     """
-    given = event if isinstance(event, pd.Series) else pd.Series(np.asarray(event))
-    if np.ndim(y) != 1 or given.shape != np.shape(y):
+    if np.ndim(y) != 1 or np.shape(event) != np.shape(y):
         raise ValueError(
             f"event must have one entry for each of the times y, (n,); got shapes {np.shape(event)} and {np.shape(y)}."
         )
+    given = event if isinstance(event, pd.Series) else pd.Series(np.asarray(event))
     seen = pd.to_numeric(given, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     odd = ~np.isin(seen, (0.0, 1.0))
     if odd.any():
@@ -265,15 +267,18 @@ def hold_out(
     """Return training and held-out rows of a table, each sorted, and a note if they are not split at random.
 
     `labels` (n,) are classes, of which each part gets its share, and `groups` (n,) are not divided; by default copies
-    of a row are not. With `times` (n,) the latest rows are held out, those of one time together. Raises ValueError if a
-    part would be empty.
+    of a row are not. With `times` (n,) the latest rows are held out, those of one time together, but for the earliest.
+    Raises ValueError if a part would be empty.
     """
     if times is not None and fraction:
         first = np.sort(times)[min(-1, -round(fraction * len(times)))]
-        held_out = times >= first
-        if held_out.all():
-            raise ValueError(f"time splits no rows: {held_out.sum()} of {len(times)} have the latest one.")
-        return np.flatnonzero(~held_out), np.flatnonzero(held_out), "the latest rows are held out"
+        held_out = (times >= first) & (times > times.min())
+        if not held_out.any():
+            raise ValueError(f"time splits no rows: all {len(times)} have the same one.")
+        note, share = "the latest rows are held out", held_out.mean()
+        if abs(share - fraction) > _SHARE_SAID:
+            note = f"{note}: {share:.0%} of all, as rows of one time are not divided"
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out), note
     found = diagnostics.copy_groups(y, inputs)
     if groups is not None:
         found = diagnostics.check_groups(groups, len(y))

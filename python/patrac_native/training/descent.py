@@ -104,7 +104,8 @@ class Descent:
             if start is not None:  # the vector of parameters ends with the biases of the last layer
                 parameters[-problem.sizes[-1] :] = torch.tensor(start, dtype=real)
         # Of mini-batches, the noise of whose updates does not fall with a constant learning rate, the parameters are a
-        # running mean over as many updates as an epoch has (Polyak & Juditsky 1992).
+        # running mean (Polyak & Juditsky 1992), in which update t has the share 1 / min(t, b) of b batches in an epoch:
+        # the plain mean in the first epoch, and an exponential one from then on.
         self._mean, self._updates = self._theta.clone(), 0
         self._theta.requires_grad_()
         if weights is None and (given == given[0]).all():

@@ -205,9 +205,13 @@ def problem_copies(problem: Problem) -> IndexArray | None:
 
 def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     """Return the validation rows of each network: of one network for many rows, else each part in turn."""
+    given, unit = f"{problem.n_rows} rows", "rows"
+    if problem.groups is not None:
+        count = len(np.unique(problem.groups))
+        given, unit = f"{given} in {count} group{'s' * (count > 1)}", "groups"
     too_few = (
-        f"validation_fraction={fraction:g} of {problem.n_rows} rows leaves too few to choose the training by: "
-        "give more rows, or train on all of them with validation_fraction=0 and your own l2."
+        f"validation_fraction={fraction:g} of {given} leaves too few to choose the training by: give more "
+        f"{unit}, or train on all of them with validation_fraction=0 and your own l2."
     )
     if fraction * problem.n_rows < 0.5:
         raise ValueError(too_few)

@@ -104,7 +104,8 @@ def train(
     batch_size : int, optional
         Number of rows of a mini-batch, >= 1, whose negative log-likelihood is scaled by n / batch_size; by default
         every step uses all rows. Of mini-batches, the parameters of an epoch are a running mean of those after each
-        update, over as many as an epoch has (Polyak & Juditsky 1992).
+        update (Polyak & Juditsky 1992): the plain mean in the first epoch and an exponential one from then on, in which
+        an update has the share 1 / (batches of an epoch).
     seed : int
         0 <= seed < 2^64, for the initial parameters, the mini-batches and the validation rows; default 0. On one
         machine, equal seeds give equal results.

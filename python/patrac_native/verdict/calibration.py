@@ -45,6 +45,8 @@ class Calibration:
         counts in part; NaN for classes.
     unreliable : int
         Number of left-out rows whose importance weights are unreliable (`diagnostics.LeaveOneOut`).
+    too_good : str
+        Why the draws have seen these rows all the same, in words, so that the scores do not count; empty by default.
     """
 
     kind: str
@@ -54,6 +56,7 @@ class Calibration:
     nlpd_difference_se: float = math.nan
     coverage: float = math.nan
     unreliable: int = 0
+    too_good: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able values."""

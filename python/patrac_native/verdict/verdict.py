@@ -522,9 +522,10 @@ def _scores_of_unseen_rows(e: Evidence) -> Calibration | None:
 
 
 def _are_seen(e: Evidence) -> bool:
-    """Return whether scores are of rows on which fixed parameters were trained, as leaving one out changes none."""
-    # Such scores are too good, however little noise the fixed parameters seem to have fitted.
-    return e.calibration is not None and e.calibration.kind == LEAVE_ONE_OUT and e.fixes_parameters
+    """Return whether scores of left-out rows are too good: a fit says so, or fixed parameters were trained on them."""
+    # Leaving a row out changes none of these, however little noise they seem to have fitted.
+    c = e.calibration
+    return c is not None and c.kind == LEAVE_ONE_OUT and (bool(c.too_good) or e.fixes_parameters)
 
 
 def _of_calibration(e: Evidence) -> Iterator[Finding]:
@@ -533,10 +534,11 @@ def _of_calibration(e: Evidence) -> Iterator[Finding]:
     if c is None:
         return
     if _are_seen(e):
-        what = (
-            "predictions were not scored on unseen rows: the fixed parameters of the network were trained on the "
-            f"{c.rows:,} rows that were left out of the posterior one at a time."
+        fixed = (
+            f"the fixed parameters of the network were trained on the {c.rows:,} rows that were left out of the "
+            "posterior one at a time"
         )
+        what = f"predictions were not scored on unseen rows: {c.too_good or fixed}."
         yield Finding("unscored predictions", LOOK, what, "score rows kept out of training and posterior.")
         return
     if c.misses_coverage_by():
