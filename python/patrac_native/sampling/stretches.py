@@ -17,6 +17,7 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.moments import RunningMoments, states_at_once
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.target_draws import TargetDraws
+from patrac_native.kernels import EllipticalSlice
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.execution import run_stretch
 from patrac_native.sampling.preparation import PreparedRun
@@ -225,8 +226,16 @@ def _watched(
     whole = rates.shape[1] // of_draw * of_draw
     draws = slice(of_draw - 1 - moments.rates.shape[1], None, of_draw)
     kept = {name: values[:, draws] for name, values in stats.items()}
-    kept["acceptance_rate"] = rates[:, :whole].reshape(chains, whole // of_draw, of_draw).mean(axis=2)
+    kept["acceptance_rate"] = _pooled(run, rates[:, :whole].reshape(chains, whole // of_draw, of_draw))
     return theta[:, draws], kept, replace(moments, rates=rates[:, whole:])
+
+
+def _pooled(run: PreparedRun, rates: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return accepted over evaluated points of each draw, by the rates of its strides (chain, draw, stride)."""
+    if isinstance(run.kernel, EllipticalSlice):  # each step accepts one of the points that it evaluates
+        with np.errstate(divide="ignore"):
+            return np.asarray(run.settings.thin / np.rint(run.stride / rates).sum(axis=2))
+    return np.asarray(np.rint(run.stride * rates).sum(axis=2) / run.settings.thin)
 
 
 def _merged(before: Arrays, result: Mapping[str, Any]) -> Arrays:
