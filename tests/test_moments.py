@@ -13,7 +13,7 @@ import problems
 import test_resume
 from patrac_native.diagnostics.moments import MOMENTS
 from patrac_native.draws import moments, run_folder
-from patrac_native.sampling import stretches
+from patrac_native.sampling import stored_run, stretches
 from test_resume import X, check_equal, sampled, short_stretches
 
 __all__ = ["short_stretches"]  # the fixture
@@ -89,6 +89,37 @@ def test_moments_go_on_to_the_same_bits(name: str, tmp_path: Path, monkeypatch: 
     check_equal(pn.resume(store, 50, threads=1, progress=False), sampled(name, 50, **settings))
     check_equal(pn.resume(store, 60, progress=False), whole)
     check_equal(pn.Draws.open(store), whole)
+
+
+def test_a_cap_of_states_in_memory_makes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches are shorter than what lies between two checkpoints; an interruption confirms those that were whole."""
+    pytest.importorskip("zarr")
+    store, save, confirm = tmp_path / "run.zarr", run_folder.RunFolder.save, stored_run.KeptInFolder.confirm
+    settings: dict[str, Any] = {"warmup": 50, "moments_at": AT, "thin": 100}
+    written: list[tuple[int, int]] = []
+    monkeypatch.setattr(stretches, "_next_steps", lambda *_: 250)
+    monkeypatch.setattr(run_folder, "_CHUNK_BYTES", 12 * test_resume.posterior("pcnl").network.dim * 20)
+    assert run_folder.RunFolder.chunk_draws(3, 4 * test_resume.posterior("pcnl").network.dim) == 20
+
+    def looks(self: run_folder.RunFolder, at: run_folder.Checkpoint) -> None:
+        save(self, at)
+        written.append((at.step, at.draws))
+
+    def interrupts(self: stored_run.KeptInFolder) -> None:
+        confirm(self)
+        if self.at.step > 650 and written[-1][0] < self.at.step:
+            said.append((self.at.step, self.at.draws, self.kill_costs))
+            raise KeyboardInterrupt
+
+    said: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(run_folder.RunFolder, "save", looks)
+    with monkeypatch.context() as patch:
+        patch.setattr(stored_run.KeptInFolder, "confirm", interrupts)
+        stopped = sampled("pcnl", 30, store=store, **settings)
+    ((step, draws, costs),) = said
+    assert written[-1] == (step, draws) and stopped.n_draws == draws and costs == 3
+    check_equal(pn.resume(store, 30, progress=False), sampled("pcnl", 30, **settings))
+    assert np.diff([one for one, _ in written]).max() == 240  # twelve stretches
 
 
 @pytest.mark.usefixtures("short_stretches")

@@ -340,7 +340,8 @@ def resume(
     Returns
     -------
     Draws, or Run if `wait` is False
-        `Run.cancel` of a resumed run leaves the store with its last checkpoint.
+        After `Run.cancel` of a resumed run the store stays with the draws that were confirmed, those since the resume
+        included.
 
     Raises
     ------
