@@ -11,7 +11,7 @@ import pytest
 import patrac_native as pn
 import problems
 import test_resume
-from patrac_native.diagnostics.moments import MOMENTS
+from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.draws import moments, run_folder
 from patrac_native.sampling import stored_run, stretches
 from test_resume import X, check_equal, sampled, short_stretches
@@ -57,7 +57,8 @@ def test_moments_are_those_of_the_states_and_draws_do_not_change(
     np.testing.assert_array_equal(found.theta, plain.theta)
     for key, values in plain.stats.items():
         np.testing.assert_array_equal(found.stats[key], values, err_msg=key)
-    assert found.settings.keys() == plain.settings.keys()
+    assert found.settings.keys() == plain.settings.keys() | {"moments_every"}
+    assert found.settings["moments_every"] == every
     assert pn.diagnostics.moments(plain.stats) is None and not MOMENTS.keys() & plain.stats.keys()
 
 
@@ -151,6 +152,15 @@ def test_moments_of_classes_are_of_probabilities_and_files_keep_them(tmp_path: P
     check_moments(found[1:, 3:], found.predict_proba(AT)[1:])  # of the whole run
     assert pn.diagnostics.moments((found + pn.sample(post, seed=3, **settings)).stats) is None
     assert pn.diagnostics.moments((found + pn.sample(post, seed=3, moments_at=X[5:10], **settings)).stats) is None
+    for changes in ({"moments_at": AT[:4]}, {"moments_every": 2}, {"moments_at": None}):
+        run = {"seed": 3, "moments_at": AT, "thin": 2, **settings}
+        one, other = pn.sample(post, **run), pn.sample(post, **{**run, "seed": 4, **changes})
+        for together in (one + other, other + one):
+            assert together.stats.keys() == one.stats.keys() - MOMENTS.keys()
+            assert "moments_every" not in together.settings
+    del other.stats["nonfinite"]
+    with pytest.raises(ValueError, match="different statistics, of which one alone has nonfinite"):
+        _ = one + other
     if pytest.importorskip("xarray"):
         check_equal(pn.Draws.from_datatree(post, found.to_datatree()), found)
 

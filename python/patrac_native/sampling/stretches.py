@@ -160,9 +160,7 @@ def _next_steps(steps: int, asked: int, elapsed: float, seconds: float) -> int:
     return max(1, int(min(8 * max(steps, asked), steps * seconds / elapsed)))
 
 
-def _take(
-    run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, began: float
-) -> int:
+def _take(run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, began: float) -> int:
     """Bring what is kept to the end of a stretch, and return the number of steps of the next."""
     at = kept.at
     totals, moments = _merged(at.totals, result), at.moments
