@@ -228,7 +228,7 @@ def test_a_stopped_run_goes_on_from_its_store(tmp_path: Path) -> None:
     run = pn.start(POST, pn.PCNL(), draws=MANY, store=store, progress=False, **settings)
     until(lambda: run.peek() is not None)
     draws = run.stop()
-    assert 0 < draws.n_draws < MANY
+    assert 0 < draws.n_draws < MANY and run.progress.kill_costs == 0
     more = draws.n_draws + 20
     resumed = pn.resume(store, more, progress=False)
     np.testing.assert_array_equal(resumed.theta[:, : draws.n_draws], draws.theta)
@@ -334,6 +334,27 @@ def test_sigterm_leaves_a_store_to_resume(call: str, tmp_path: Path) -> None:
     first = pn.Draws.load(store)
     resumed = pn.resume(store, first.n_draws + 1, progress=False)
     np.testing.assert_array_equal(resumed.theta[:, :-1], first.theta)
+
+
+def test_the_first_progress_of_a_resumed_run_knows_its_warmup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The warm-up ended before its last step; and a run that `until` ended has nothing to lose."""
+    pytest.importorskip("zarr")
+    begins, work, store = threading.Event(), pn.Run._work, tmp_path / "run.zarr"
+    settings = {**SETTINGS, "warmup": "auto", "draws": 200}
+    with pn.start(POST, pn.PCNL(), store=store, until=lambda draws: True, **settings) as run:
+        first = run.wait()
+    assert first.n_draws == 20 and run.progress.kill_costs == 0
+
+    def waits(self: pn.Run, carry_out: Any) -> None:
+        begins.wait()
+        work(self, carry_out)
+
+    monkeypatch.setattr(pn.Run, "_work", waits)
+    with pn.resume(store, 50, progress=False, wait=False) as run:
+        steps, draws = run.progress.total_steps, run.progress.draws
+        begins.set()
+        run.wait()
+    assert draws == 20 and steps == 3 * (first.settings["warmup_steps"] + 50 * 3) < run._run.steps
 
 
 def test_a_kill_costs_no_more_draws_than_the_run_had_said(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from patrac_native.diagnostics.classification import (
     ece,
     entropy_decomposition,
 )
+from patrac_native.diagnostics.function_moments import Moments, moments
 from patrac_native.diagnostics.mixing import (
     ConvergenceSummary,
     NestedRhat,
@@ -28,7 +29,6 @@ from patrac_native.diagnostics.mixing import (
     geyer_ess_of,
     nested_rhat,
 )
-from patrac_native.diagnostics.moments import Moments, moments
 from patrac_native.diagnostics.psis import LeaveOneOut, leave_one_out, model_weights
 from patrac_native.diagnostics.regression import (
     Interval,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics.moments import MOMENTS
+from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, sampler_of
 from patrac_native.draws.distribution import PredictiveDistribution, too_good
 from patrac_native.interop.datatree import Group, Named, array_of

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics import convergence
+from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.draws.run_folder import RunFolder, StoredTheta
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.files.archive import (
@@ -47,7 +48,7 @@ _OF_RUNS: dict[str, Any] = {
 }
 _OF_RUNS |= {"seed": int, "thin": int, "draws_asked": int, "init": str, "seconds": float, "completed": bool}
 _OF_RUNS |= {"device": str, "device_reason": str, "fit": (dict, NoneType)}
-_OF_SOME: dict[str, Any] = {"batched": bool, "has_offset": bool, "variance_every": int}
+_OF_SOME: dict[str, Any] = {"batched": bool, "has_offset": bool, "variance_every": int, "moments_every": int}
 _OF_SOME |= {"noise_prior": str, "fitted_noise": dict, "starts": list, "seeds": list}
 # Entries of the warm-up of a run, and of its phases.
 _WARMUP: dict[str, Any] = {"phases": (list, tuple), "step_size": (float, NoneType), "only_for": (str, NoneType)}
@@ -146,7 +147,8 @@ class ChainDraws(ABC):
         """Return the chains of two runs of one density, which differ in their seeds, as those of one run.
 
         Starting points that were given are taken for different ones in the two runs. `settings` has the seed of each
-        chain under "seeds", the larger number of warm-up steps, and the seconds of both.
+        chain under "seeds", the larger number of warm-up steps, and the seconds of both. The moments of f are left out
+        unless both runs have them at the same inputs, with the same `moments_every`.
         """
         if type(other) is not type(self):
             return NotImplemented
@@ -161,6 +163,9 @@ class ChainDraws(ABC):
         seeds = [_of_each_chain(one, "seeds", "seed") for one in (self, other)]
         if reason is None and "seed" in mine and set(seeds[0]) & set(seeds[1]):
             reason = f"the seed {mine['seed']} in common, and with it their noise"
+        kinds = [one.stats.keys() - MOMENTS.keys() for one in (self, other)]
+        if reason is None and kinds[0] != kinds[1]:
+            reason = f"different statistics, of which one alone has {', '.join(sorted(kinds[0] ^ kinds[1]))}"
         if reason is not None:
             raise ValueError(f"two runs of which one becomes a part of the other must be alike; they have {reason}.")
         settings = dict(mine)
@@ -176,10 +181,20 @@ class ChainDraws(ABC):
         if "starts" in mine or "starts" in others:
             first, second = (one.settings.get("starts", list(range(one.n_chains))) for one in (self, other))
             settings["starts"] = [*first, *(max(first) + 1 + start for start in second)]
-        # One run alone may have watched f, or at other inputs.
-        both = {name: (values, other.stats[name]) for name, values in self.stats.items() if name in other.stats}
-        stats = {name: np.concatenate(pair) for name, pair in both.items() if pair[0].shape[1:] == pair[1].shape[1:]}
+        names = kinds[0]
+        if self._watches_as(other):
+            names = names | MOMENTS.keys()
+        else:  # f of other states, or at other inputs, of which there are no moments over all chains
+            settings.pop("moments_every", None)
+        stats = {name: np.concatenate([self.stats[name], other.stats[name]]) for name in self.stats if name in names}
         return self._with(np.concatenate([self.theta, other.theta]), stats, settings)
+
+    def _watches_as(self, other: Self) -> bool:
+        """Return whether both runs watched f, at the same inputs and every so many steps."""
+        both = self.settings.get("moments_every"), other.settings.get("moments_every")
+        if both[0] != both[1] or not all(MOMENTS.keys() <= one.stats.keys() for one in (self, other)):
+            return False
+        return np.array_equal(self.stats["moments_at"][0], other.stats["moments_at"][0])
 
     def _unlike(self, other: Self) -> str | None:
         """Return in words how the densities of two runs differ; None if they may be one."""
@@ -323,7 +338,15 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         check_entries(settings["warmup"], _WARMUP, "the warm-up of the draws")
         for phase in settings["warmup"]["phases"]:
             check_entries(phase, _PHASE, "a phase of the warm-up of the draws")
-    least = {"thin": 1, "variance_every": 1, "draws_asked": 0, "warmup_steps": 0, "seconds": 0, "seed": 0}
+    least = {
+        "thin": 1,
+        "variance_every": 1,
+        "moments_every": 1,
+        "draws_asked": 0,
+        "warmup_steps": 0,
+        "seconds": 0,
+        "seed": 0,
+    }
     for name in least.keys() & settings.keys():
         if settings[name] < least[name]:
             raise ValueError(f"the settings of the draws have {name} = {settings[name]}, below {least[name]}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics.moments import MOMENTS
+from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.validation.checks import FloatArray
 
 # States that are added together. They are counted from the first of the chain, so that no bit depends on breaks.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics.moments import MOMENTS
+from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.draws import arviz_groups
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta, read_states
 from patrac_native.draws.moments import RunningMoments

@@ -19,7 +19,7 @@ from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.sampling.preparation import PreparedRun
 from patrac_native.sampling.progress import Report
-from patrac_native.sampling.stretches import Kept, Outcome
+from patrac_native.sampling.stretches import Kept, Outcome, whole_steps
 from patrac_native.validation.notes import Note
 
 # The end of the interpreter waits at most so long for runs to end, as the core does.
@@ -44,7 +44,7 @@ class Progress:
         Of all steps so far; NaN before the first report.
     kill_costs : int or None
         With a store, the draws of each chain that `kill -9` or a power cut would cost at most, those that the run makes
-        up to its next checkpoint; None without a store, where it costs all.
+        up to its next checkpoint, 0 once it has ended; None without a store, where it costs all.
     until : str or None
         The `state` of the function `until`, if it has one, as `EnoughDraws` has.
     """
@@ -90,8 +90,9 @@ class Run:
         self._end: str | None = None  # how the run is to end before its last draw: "stop" or "cancel"
         self._kept: Kept | None = None
         # Steps done, all steps and acceptance rate at the last report, and its time.
-        before = 0 if resumed is None else len(run.start) * resumed.step
-        self._report: tuple[int, int, float] = (before, run.steps, float("nan"))
+        at = resumed or Checkpoint()
+        before = len(run.start) * at.step
+        self._report: tuple[int, int, float] = (before, whole_steps(run, at), float("nan"))
         self._at = time.monotonic()
         self._since = (self._at, before)  # time and steps done at the beginning or after a pause
         self._draws: Draws | TargetDraws | None = None
@@ -118,30 +119,31 @@ class Run:
         settings, chains = self._run.settings, len(self._run.start)
         steps, total, rate = self._report
         began, before = self._since
-        kept = chains * settings.draws * settings.thin
-        draws = (
-            max(0, steps - (total - kept)) // (chains * settings.thin) if self._draws is None else self._draws.n_draws
-        )
+        sampling = chains * settings.draws * settings.thin
+        draws, kept = self._draws, self._kept  # once: another thread may cancel
+        n_draws = max(0, steps - (total - sampling)) // (chains * settings.thin) if draws is None else draws.n_draws
+        costs = None if kept is None else kept.kill_costs  # after the draws, which may go on
         return Progress(
-            phase=self._phase(draws),
+            phase=self._phase(),
             steps=steps,
             total_steps=total,
             steps_per_second=(steps - before) / (self._at - began) if self._at > began else float("nan"),
-            draws=draws,
+            draws=n_draws,
             total_draws=settings.draws,
             acceptance_rate=rate,
-            kill_costs=None if self._kept is None else self._kept.kill_costs,  # after the draws, which may go on
+            kill_costs=0 if self.done and costs is not None else costs,
             until=getattr(settings.until, "state", None),
         )
 
-    def _phase(self, draws: int) -> str:
+    def _phase(self) -> str:
         """Return the word for what the run does."""
         if self.done:
+            draws = self._draws  # before `_end`, which `cancel` sets first
             if self._end == "cancel":
                 return "cancelled"
-            if self._draws is None:
+            if draws is None:
                 return "failed"
-            return "completed" if self._draws.settings["completed"] else "stopped"
+            return "completed" if draws.settings["completed"] else "stopped"
         steps, total, _ = self._report
         settings = self._run.settings
         if self._is_paused:
@@ -198,9 +200,10 @@ class Run:
         self._check("peek")
         if self._end == "cancel":
             self._refuse_cancelled()
-        if self._draws is not None:
-            return self._draws
-        return None if self._kept is None else self._kept.peek()
+        draws, kept = self._draws, self._kept  # once: another thread may cancel
+        if draws is not None:
+            return draws
+        return None if kept is None else kept.peek()
 
     def wait(self, timeout: float | None = None) -> Draws | TargetDraws:
         """Wait for the end of the run, and return its draws; Ctrl-C ends the waiting, not the run.
@@ -251,7 +254,9 @@ class Run:
         return self._result(None)
 
     def cancel(self) -> None:
-        """End the run and discard its draws; a store is removed, but that of a resumed run stays as it is.
+        """End the run and discard its draws; a store is removed, but that of a resumed run stays.
+
+        It stays with the draws that were confirmed, those since the resume included.
 
         Raises
         ------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics.moments import MOMENTS
+from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.target_draws import TargetDraws
@@ -76,6 +76,8 @@ def assemble(
         starts: dict[bytes, int] = {}
         of_chains = [starts.setdefault(row.tobytes(), len(starts)) for row in run.start]
         settings |= {"starts": of_chains} if len(starts) < len(of_chains) else {}
+    if run.moments_at is not None:
+        settings["moments_every"] = run.stride
     notes = _notes(run, result, kept, stable)
     if isinstance(run.post, Target):
         assert isinstance(theta, np.ndarray)  # no device runs functions, and no store keeps them

@@ -143,8 +143,7 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
     moments_at : array_like, shape (n, d), optional
         Inputs at which mean and variance of f are kept while the run goes on, over states of which most are no draws,
         in memory that does not grow with them: `pn.diagnostics.moments(draws.stats)`. Of Categorical, those of the
-        class probabilities. Draws do not change, but the acceptance rates between them may in the last digit. Of a
-        posterior, on the CPU.
+        class probabilities. Draws and their statistics do not change. Of a posterior, on the CPU.
     moments_every : int
         Number of steps from one such state to the next, a divisor of `thin`; default 1, all states of the chains. Each
         costs an evaluation of f at the n inputs and, where output weights are integrated out, a draw of these.
@@ -341,7 +340,8 @@ def resume(
     Returns
     -------
     Draws, or Run if `wait` is False
-        `Run.cancel` of a resumed run leaves the store with its last checkpoint.
+        After `Run.cancel` of a resumed run the store stays with the draws that were confirmed, those since the resume
+        included.
 
     Raises
     ------

@@ -169,6 +169,7 @@ class KeptInFolder:
         self._dtype = np.dtype(dtype)  # of theta in the arrays
         self.max_steps = chunk * run.stride
         self._is_over = False  # which the number of draws does not tell where `until` ended the run
+        self._is_ahead = False  # whether there were stretches after the last checkpoint
         network, likelihood = self._post.network, self._post.likelihood
         self.at = self._confirmed = at = read_checkpoint(folder, network, likelihood) or Checkpoint()
         now = len(run.start), len(run.schedule.phases)
@@ -192,7 +193,7 @@ class KeptInFolder:
         """Draws of each chain after the last checkpoint and before the next, at most."""
         at, settings = self._confirmed, self._run.settings
         left = settings.draws - at.draws
-        return min(left, -(-min(at.next_steps, self.max_steps) // settings.thin)) if at.states else left
+        return min(left, -(-at.next_steps // settings.thin)) if at.states else left
 
     def add(self, at: Checkpoint, theta: npt.NDArray[Any], stats: Arrays) -> None:
         """Add draws to those since the last whole chunk, with as many digits as the arrays keep."""
@@ -208,9 +209,17 @@ class KeptInFolder:
             theta = np.concatenate([at.theta, theta], axis=1)
             stats = {name: np.concatenate([at.stats[name], values], axis=1) for name, values in stats.items()}
         at.theta, at.stats = theta, stats
-        self.at = at
+        self.at, self._is_ahead = at, True
 
     def confirm(self) -> None:
+        """Write a checkpoint if the next stretch could end after it is due, a chunk is full, or the run ends."""
+        at, last = self.at, self._confirmed
+        assert at.theta is not None
+        is_due = at.step + min(at.next_steps, self.max_steps) > last.step + last.next_steps
+        if is_due or at.theta.shape[1] >= self._chunk or at.draws == self._run.settings.draws:
+            self._confirm()
+
+    def _confirm(self) -> None:
         """Write whole chunks, all draws at the end of the run, and the checkpoint."""
         try:
             self._write(whole=self.at.draws == self._run.settings.draws)
@@ -233,8 +242,10 @@ class KeptInFolder:
         return Draws.load(self._folder.path) if at is not None and at.draws else None
 
     def end(self, *, completed: bool) -> Outcome:
-        """Return the draws, after an interruption those of the last checkpoint."""
+        """Return the draws, after an interruption those of all whole stretches, in a last checkpoint."""
         if not completed:
+            if self._is_ahead:
+                self._confirm()
             last = self._folder.checkpoint()
             if last is None:
                 raise KeyboardInterrupt
@@ -250,7 +261,7 @@ class KeptInFolder:
 
     def _write(self, *, whole: bool) -> None:
         """Write the whole chunks of the draws that the checkpoint holds, or all of them, and then the checkpoint."""
-        at, chunk = self.at, self._chunk
+        at, chunk, self._is_ahead = self.at, self._chunk, False  # where Ctrl-C ends this, the last checkpoint counts
         assert at.theta is not None
         while (count := at.theta.shape[1]) >= chunk or (whole and count):
             size = min(chunk, count)

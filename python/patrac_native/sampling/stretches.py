@@ -17,6 +17,7 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.moments import RunningMoments, states_at_once
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.target_draws import TargetDraws
+from patrac_native.kernels import EllipticalSlice
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.execution import run_stretch
 from patrac_native.sampling.preparation import PreparedRun
@@ -43,8 +44,8 @@ class Kept(Protocol):
     """Where a run in stretches keeps its draws."""
 
     at: Checkpoint  # where the run is; replaced, not changed, by each stretch
-    stretch_seconds: float  # a stretch takes about so long
-    max_steps: int  # of a stretch
+    stretch_seconds: float  # a stretch takes about so long, or several of `max_steps` together
+    max_steps: int  # of a stretch, whose states take memory
     keeps_cut: bool  # whether draws of an interrupted stretch are kept, which has no states to go on from
 
     @property
@@ -142,7 +143,7 @@ def run_stretches(
             result = run_stretch(run, room, last_step, at.states, _of_whole(report, run, at))
             completed = bool(result["completed"])
             if completed or kept.keeps_cut:
-                steps = _take(run, kept, result, room, last_step, steps, began)
+                steps = _take(run, kept, result, room, last_step, began)
             del result  # before the next one needs as much memory
             if not completed:
                 break
@@ -154,15 +155,13 @@ def run_stretches(
     return kept.end(completed=completed)
 
 
-def _next_steps(steps: int, elapsed: float, seconds: float) -> int:
-    """Return the steps of the next stretch, which is to take so many seconds, after one of `steps` steps."""
-    return max(1, int(steps * min(8.0, seconds / elapsed)))
+def _next_steps(steps: int, asked: int, elapsed: float, seconds: float) -> int:
+    """Return the steps that are to take so many seconds, after `steps` in a stretch, and `asked` before it."""
+    return max(1, int(min(8 * max(steps, asked), steps * seconds / elapsed)))
 
 
-def _take(
-    run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, steps: int, began: float
-) -> int:
-    """Bring what is kept to the end of a stretch of so many steps, and return the number of steps of the next."""
+def _take(run: PreparedRun, kept: Kept, result: dict[str, Any], room: int, last_step: int, began: float) -> int:
+    """Bring what is kept to the end of a stretch, and return the number of steps of the next."""
     at = kept.at
     totals, moments = _merged(at.totals, result), at.moments
     theta, stats = kept_states(run, result)
@@ -178,7 +177,7 @@ def _take(
     gradients = draws * run.settings.thin * run.kernel.gradients_per_step
     totals["gradients"] = np.full(len(theta), gradients, np.int64)
     elapsed = time.perf_counter() - began  # with the evaluation of f, so that checkpoints come as often
-    next_steps = _next_steps(steps, elapsed, kept.stretch_seconds)
+    next_steps = _next_steps(step - at.step, at.next_steps, elapsed, kept.stretch_seconds)
     now = replace(
         at,
         step=step,
@@ -225,8 +224,16 @@ def _watched(
     whole = rates.shape[1] // of_draw * of_draw
     draws = slice(of_draw - 1 - moments.rates.shape[1], None, of_draw)
     kept = {name: values[:, draws] for name, values in stats.items()}
-    kept["acceptance_rate"] = rates[:, :whole].reshape(chains, whole // of_draw, of_draw).mean(axis=2)
+    kept["acceptance_rate"] = _pooled(run, rates[:, :whole].reshape(chains, whole // of_draw, of_draw))
     return theta[:, draws], kept, replace(moments, rates=rates[:, whole:])
+
+
+def _pooled(run: PreparedRun, rates: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return accepted over evaluated points of each draw, by the rates of its strides (chain, draw, stride)."""
+    if isinstance(run.kernel, EllipticalSlice):  # each step accepts one of the points that it evaluates
+        with np.errstate(divide="ignore"):
+            return np.asarray(run.settings.thin / np.rint(run.stride / rates).sum(axis=2))
+    return np.asarray(np.rint(run.stride * rates).sum(axis=2) / run.settings.thin)
 
 
 def _merged(before: Arrays, result: Mapping[str, Any]) -> Arrays:
@@ -237,12 +244,17 @@ def _merged(before: Arrays, result: Mapping[str, Any]) -> Arrays:
     }
 
 
+def whole_steps(run: PreparedRun, at: Checkpoint) -> int:
+    """Return the number of steps of all chains, fewer once a warm-up has ended early."""
+    warmup = int(at.totals["warmup_steps"].sum()) if at.draws else run.schedule.steps
+    return len(run.start) * (warmup + run.settings.draws * run.settings.thin)
+
+
 def _of_whole(report: Report | None, run: PreparedRun, at: Checkpoint) -> Report | None:
     """Return a progress callback of a stretch that reports the share of the whole run."""
     if report is None:
         return None
-    warmup = int(at.totals["warmup_steps"].sum()) if at.draws else run.schedule.steps
-    total = len(run.start) * (warmup + run.settings.draws * run.settings.thin)
+    total = whole_steps(run, at)
 
     def of_stretch(done: int, _: int, rate: float) -> None:
         report(done, max(done, total), rate)

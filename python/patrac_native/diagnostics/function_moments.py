@@ -55,7 +55,7 @@ def moments(stats: Mapping[str, npt.NDArray[Any]]) -> Moments | None:
     Returns
     -------
     Moments or None
-        None if the run had no `moments_at`, or its chains different ones.
+        None if the run had no `moments_at`, or its chains different ones, or two runs that became one differed.
     """
     if not MOMENTS.keys() <= stats.keys():
         return None
