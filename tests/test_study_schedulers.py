@@ -188,6 +188,9 @@ def test_a_killed_study_goes_on_from_the_checkpoints_of_its_runs(
     monkeypatch.setattr(pn, "resume", counted)
     assert numbers(study(out)) == numbers(whole)
     assert sorted(resumed) == begun and not list((out / "pieces").glob("*.zarr"))
+    begun[0].mkdir()  # as if it had been killed between the piece and its store
+    study(out)
+    assert not begun[0].exists()
 
 
 def dies(*_: Any) -> Piece:

@@ -17,7 +17,6 @@ from patrac_native.draws.draws import Draws
 from patrac_native.draws.moments import RunningMoments, states_at_once
 from patrac_native.draws.run_folder import Checkpoint, RunFolder
 from patrac_native.draws.target_draws import TargetDraws
-from patrac_native.kernels import EllipticalSlice
 from patrac_native.posterior.posterior import Posterior
 from patrac_native.sampling.execution import run_stretch
 from patrac_native.sampling.preparation import PreparedRun
@@ -230,7 +229,7 @@ def _watched(
 
 def _pooled(run: PreparedRun, rates: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return accepted over evaluated points of each draw, by the rates of its strides (chain, draw, stride)."""
-    if isinstance(run.kernel, EllipticalSlice):  # each step accepts one of the points that it evaluates
+    if run.kernel.step_size_name is None:  # each step accepts one of the points that it evaluates
         with np.errstate(divide="ignore"):
             return np.asarray(run.settings.thin / np.rint(run.stride / rates).sum(axis=2))
     return np.asarray(np.rint(run.stride * rates).sum(axis=2) / run.settings.thin)

@@ -66,6 +66,7 @@ class Pieces:
         content = self._read(f"{name}.json")
         if content is None:
             return None
+        shutil.rmtree(self._run_path(name), ignore_errors=True)  # of a process that was killed before it did
         kind = _KINDS.get(content["kept"])
         return Piece(content["values"], kind.load(self._folder / f"{name}.npz") if kind else None)
 
