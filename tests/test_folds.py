@@ -114,7 +114,9 @@ def test_whole_groups_have_their_share_though_they_are_uneven_or_of_one_class(
 
 def test_groups_have_labels_of_any_kind() -> None:
     assert check_groups(["b", "a", "b"], 3).tolist() == [0, 1, 0]
-    assert check_groups(np.array([1.5, np.nan, np.nan]), 3).tolist() == [0, 1, 1]
+    for gone in (np.array([1.5, np.nan, np.nan]), ["a", None, None]):
+        with pytest.raises(ValueError, match=r"groups has no label at row 1 \(counted from 0; 2 in all\)"):
+            check_groups(gone, 3)
     for wrong in ([1, 2], [[1], [2], [3]]):
         with pytest.raises(ValueError, match=r"groups must have shape \(3,\), one label for each row; got"):
             check_groups(wrong, 3)

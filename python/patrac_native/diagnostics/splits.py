@@ -68,13 +68,37 @@ def _equal_pairs(numbers: IndexArray) -> float:
 
 
 def check_groups(groups: npt.ArrayLike, n: int) -> IndexArray:
-    """Return the numbers (n,) of groups that are given by labels of any kind; a missing label is one too."""
+    """Return the numbers of groups that are given by labels of any kind.
+
+    Parameters
+    ----------
+    groups : array_like, shape (n,)
+        A label for each row; none may be missing.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of intp, shape (n,)
+        The number of each row's group, counted from 0 in the order of their first rows.
+
+    Raises
+    ------
+    ValueError
+        If `groups` has another shape, or a label is missing.
+    """
     import pandas as pd
 
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"groups must have shape ({n},), one label for each row; got {labels.shape}.")
-    return np.asarray(pd.factorize(labels, use_na_sentinel=False)[0], dtype=np.intp)
+    numbers = np.asarray(pd.factorize(labels)[0], dtype=np.intp)
+    if (gone := np.flatnonzero(numbers < 0)).size:
+        raise ValueError(
+            f"groups has no label at row {gone[0]} (counted from 0; {gone.size} in all); a row that belongs to no "
+            "other needs a label of its own."
+        )
+    return numbers
 
 
 def split_rows(

@@ -44,7 +44,7 @@ from patrac_native.fit.components import choose_components
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
 from patrac_native.fit.pieces import Pieces
-from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, place, refuse_dates
+from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling, bounds_of_events
 from patrac_native.fit.settings import Likelihood, Settings, check_parameters
 from patrac_native.fit.training import Choice
@@ -337,7 +337,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         targets = self._first_targets(y, likelihoods[-1])
         check_consistent_length(rows, targets)
         weights, offset = self._weights(rows, sample_weight), self._offset(rows, exposure)
-        numbered = None if groups is None else _group_numbers(groups, len(targets))
+        numbered = None if groups is None else pn.diagnostics.check_groups(readable(groups, "groups"), len(targets))
         if weights is not None and (weights == 0).any():
             used = np.flatnonzero(weights)
             numbered = None if numbered is None else numbered[used]
@@ -725,17 +725,6 @@ def _array_of(values: Any, name: str) -> Any:
         raise
     except Exception as error:  # of any kind: it comes from the code of the class
         raise TypeError(f"{name} must be an array of numbers; NumPy could not read it: {error!r}.") from error
-
-
-def _group_numbers(groups: Any, n: int) -> npt.NDArray[np.intp]:
-    """Return the numbers (n,) of groups that are given by labels; raise ValueError if a label is missing."""
-    labels = readable(groups, "groups")
-    numbered = pn.diagnostics.check_groups(labels, n)
-    if (gone := pd.Series(labels).isna()).any():
-        raise ValueError(
-            f"groups has no label at {place(gone, gone)}; a row that belongs to no other needs a label of its own."
-        )
-    return numbered
 
 
 def with_event(y: Any, event: Any) -> FloatArray:

@@ -79,8 +79,8 @@ def train(
         Of `Poisson` and `NegativeBinomial`: what is added to the outputs of each row, such as the logarithm of its
         exposure; finite. Default zeros.
     groups : array_like, shape (n,), optional
-        Labels of groups, such as patients, whose rows are all validation rows or none. By default rows with equal
-        inputs are kept together if rows were copied.
+        Labels of groups, such as patients, none missing, whose rows are all validation rows or none. By default rows
+        with equal inputs are kept together if rows were copied.
     activation : str
         One of `ACTIVATIONS`; default "tanh".
     optimizer : str or torch.optim.Optimizer class, optional
