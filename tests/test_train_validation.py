@@ -86,7 +86,7 @@ def test_rows_of_weight_zero_take_no_part_in_the_training(batch_size: int) -> No
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n", [60, 1200])
+@pytest.mark.parametrize("n", [60, 2200])
 def test_validation_mse_is_that_of_networks_trained_on_the_other_rows(n: int, weighted: bool) -> None:
     X, y = linear(n)
     weights = np.random.default_rng(2).uniform(0.5, 2.0, n) if weighted else None
@@ -113,7 +113,7 @@ def test_validation_mse_is_that_of_networks_trained_on_the_other_rows(n: int, we
         squares += held_weight @ residuals**2
         loss -= pn.Gaussian(1.0).log_likelihood(residuals[:, None], np.zeros((len(held), 1)), held_weight)
         total += held_weight.sum()
-    # Sums of up to 1,200 rows are rounded in another order in each of up to 300 epochs.
+    # Sums of up to 2,200 rows are rounded in another order in each of up to 300 epochs.
     assert history.validation_mse is not None
     np.testing.assert_allclose(history.validation_mse, [squares / total], rtol=1e-6)
     assert chosen["loss"] == pytest.approx(float(loss) / total, rel=1e-6)
@@ -217,7 +217,7 @@ def test_zeros_and_ones_of_one_output_are_stratified() -> None:
     assert [y[held].sum() for held in validation_folds(problem(X, y, pn.Bernoulli()), 0.2)] == [2] * 5
 
 
-@pytest.mark.parametrize("n", [100, 1200])
+@pytest.mark.parametrize("n", [100, 2200])
 def test_no_validation_row_has_a_copy_among_the_others(n: int) -> None:
     X, y = linear(n)
     X, y = np.concatenate([X, X[: n // 2]]), np.concatenate([y, y[: n // 2]])
@@ -364,7 +364,7 @@ def test_the_sampled_noise_of_a_partial_model_holds_on_real_data(data_dir: Path)
 
 # On rows of these seeds a larger penalty than the best is no worse.
 @pytest.mark.parametrize(
-    ("n", "is_class", "seed"), [(200, True, 4), (1200, True, 4), (200, False, 1), (1200, False, 4)]
+    ("n", "is_class", "seed"), [(200, True, 4), (1200, True, 4), (200, False, 1), (2200, False, 4)]
 )
 def test_classes_take_the_largest_penalty_that_is_no_worse_by_a_standard_error_of_all_rows(
     n: int, is_class: bool, seed: int, monkeypatch: pytest.MonkeyPatch

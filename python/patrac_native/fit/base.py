@@ -89,7 +89,7 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
     max_iter : int, optional
         Maximum number of training epochs, >= 1; the default depends on the number of rows.
     validation_fraction : float, optional
-        Share of the rows by which penalty and number of epochs are chosen, in [0, 1): with fewer than 1,000 rows
+        Share of the rows by which penalty and number of epochs are chosen, in [0, 1): with fewer than 2,000 rows
         (10,000 of classes) each part of the rows in turn. Default 0.2. With 0 there is no validation: `l2` is 1 unless
         it is given, and training ends when its own loss stops falling.
     architecture : {"auto", "full", "mix", "out", "sep"}

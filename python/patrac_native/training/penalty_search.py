@@ -32,12 +32,10 @@ _SEARCH_STEPS = 12
 # led to the lowest loss, between these two. The number of epochs of the network itself is chosen afterwards, at the
 # best penalty and without these bounds.
 _SEARCH_EPOCHS, _SEARCH_PATIENCE, _LEAST_PATIENCE = 1_000, 100, 30
-# With fewer rows than this, penalties are compared on all folds: several networks then take hardly longer than one.
-_CROSS_SEARCHED_ROWS = 300
-
-# With at least this many rows one part of them is used for validation, with fewer each part in turn.
-_CROSS_VALIDATED_ROWS = 1_000
-# Both numbers for classes: a label tells less of a network than a number does, and these trainings are short.
+# With fewer rows than this each part of them is used for validation in turn, with more only one part. By one part of
+# few rows, runs with other seeds choose penalties that differ by factors of ten (docs/rerun.md).
+_CROSS_VALIDATED_ROWS = 2_000
+# The same for classes: a label tells less of a network than a number does, and these trainings are short.
 _CROSS_VALIDATED_LABELS = 10_000
 # With fewer rows than this there is no validation by default.
 FEWEST_ROWS = 10
@@ -87,8 +85,6 @@ def choose_training(
     with training_state(problem.work, threads), shown as bar:
         if l2 is None:
             is_class = problem.likelihood.targets in ("class", "binary")
-            few = _CROSS_VALIDATED_LABELS if is_class else _CROSS_SEARCHED_ROWS
-            compared = folds if problem.n_rows < few else folds[:1]
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
             shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
             shorter["least_patience"] = _LEAST_PATIENCE
@@ -96,7 +92,7 @@ def choose_training(
             tried: list[Validation] = []
 
             def loss_at(penalty: float) -> float:
-                tried.append(cross_validate(problem, penalty, compared, **shorter))
+                tried.append(cross_validate(problem, penalty, folds, **shorter))
                 return tried[-1].loss
 
             # In multiples of the scale of a row's loss, penalties have the same effect on any data.

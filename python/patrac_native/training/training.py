@@ -56,9 +56,9 @@ def train(
     Training with this penalty, again without the validation rows, then gives the number of epochs at which that loss is
     lowest. **The returned network is trained on all rows** with this penalty for this number of epochs.
     `history.validation_mse` has the squared residuals of validation rows, from networks that were trained alike on the
-    others. With fewer than 1,000 rows there is one such network for each fifth of the rows, and number of epochs and
-    `validation_mse` rest on all rows; with fewer than 300, the penalty too. Of classes, which tell less, both rest on
-    all rows where there are fewer than 10,000. Classes are divided among the parts in proportion.
+    others. With fewer than 2,000 rows, of classes, which tell less, 10,000, there is one such network for each fifth of
+    the rows, and penalty, number of epochs and `validation_mse` rest on all rows. Classes are divided among the parts
+    in proportion.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def train(
     max_epochs : int, optional
         Maximum number of epochs, >= 1; default 20,000, unlimited with the paper's preset.
     validation_fraction : float, optional
-        Share of the rows that are validation rows, from 0 to below 1; default 0.2. With fewer than 1,000 rows (10,000
+        Share of the rows that are validation rows, from 0 to below 1; default 0.2. With fewer than 2,000 rows (10,000
         of classes), the rows are split into about 1 / validation_fraction parts (at least two), and each part is used
         for validation in turn. With 0 there is no validation: all rows are used for max_epochs, or until the loss on
         them stops falling.
