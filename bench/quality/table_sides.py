@@ -99,6 +99,7 @@ def patrac(rows: TableRows, settings: Settings) -> Scored:
         "warnings": [str(one.message)[:300] for one in caught],
         "fit_seconds": round(fitted - started, 1),
         "predict_seconds": round(time.perf_counter() - fitted, 1),
+        "rerun_error": rerun_error(estimator, rows.X_test, y_test),
         "nlpd_network": found.scores.get("nlpd_network", (found.scores.get("network") or {}).get("nlpd")),
         "report": [line[:400] for line in estimator.report_.lines],
     }
@@ -121,6 +122,30 @@ def patrac(rows: TableRows, settings: Settings) -> Scored:
     lower, upper = estimator.predict_interval(rows.X_test, COVERAGE)
     scores = {"rmse": found.scores["rmse"], "crps": found.scores["crps"], "coverage": float(inside)}
     return Scored(losses, scores | {"width": float((upper - lower).mean())}, remarks)
+
+
+def rerun_error(estimator: Any, X: Any, y: Any) -> float:
+    """Return the standard deviation of the mean loss over reruns, by leaving out each network, start or chain in turn.
+
+    The shares of the replicates and the formula are those of `Draws.rerun_error` (docs/rerun.md).
+    """
+    draws = estimator.draws_
+    members = getattr(draws, "members", (draws,))
+    if len(members) > 1:
+        labels = np.repeat(np.arange(len(members)), [one.n_chains * one.n_draws for one in members])
+        share = np.repeat(draws.weights / np.bincount(labels), np.bincount(labels))
+    else:
+        labels = np.repeat(draws.settings.get("starts", np.arange(draws.n_chains)), draws.n_draws)
+        share = np.full(len(labels), 1 / len(labels))
+    at = draws.distribution(estimator.preprocessor_.transform(X))
+    is_class = hasattr(estimator, "classes_")
+    targets = np.searchsorted(estimator.classes_, y) if is_class else estimator.target_scaling_.transform(y[:, None])
+    log_density = at.log_density_by_draw(targets)
+    density = share[:, None] * np.exp(log_density - log_density.max(axis=0))
+    groups = [labels == label for label in np.unique(labels)]
+    parts, w = np.array([density[one].sum(axis=0) for one in groups]), np.array([share[one].sum() for one in groups])
+    without = -np.log((density.sum(axis=0) - parts) / (1 - w)[:, None]).mean(axis=1)
+    return float(np.sqrt(((1 - w) * (without + np.log(density.sum(axis=0)).mean()) ** 2).sum()))
 
 
 def _targets(rows: TableRows, y: Array, event: Array) -> Any:

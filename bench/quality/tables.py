@@ -149,6 +149,24 @@ def summary(found: dict[str, dict[str, Found]], sides: list[str]) -> list[tuple[
     ]
 
 
+def seed_rows(results: dict[tuple[str, str, int], Found]) -> list[list[str]]:
+    """Return a row for each table that patrac fitted with two seeds: both losses, and by how much a rerun moves them.
+
+    The mean loss has a rerun error in each of the results, whose root of the mean square stands for both.
+    """
+    rows = []
+    for name in TABLES:
+        of = [results[key] for key in sorted(results) if key[:2] == (name, "patrac") and "losses" in results[key]][:2]
+        errors = [one["remarks"]["rerun_error"] for one in of if "rerun_error" in one["remarks"]]
+        if len(of) == 2 and errors:
+            first, second = (np.array(one["losses"]) for one in of)
+            gap, error = second - first, np.sqrt(2 * np.mean(np.square(errors)))
+            numbers = (first.mean(), second.mean(), gap.mean(), error, gap.std() / len(gap) ** 0.5)
+            kinds = [one["remarks"]["posterior"].split("(")[0] for one in of]
+            rows.append([name, *(f"{number:.4f}" for number in numbers), *kinds])
+    return rows
+
+
 def failures(found: dict[str, dict[str, Found]]) -> list[str]:
     """Return a line for each side that failed on a table."""
     return [
@@ -159,7 +177,7 @@ def failures(found: dict[str, dict[str, Found]]) -> list[str]:
 def page(parts: list[tuple[str, list[str], list[list[str]]]], note: str) -> str:
     """Return the counts and the losses as a page in Markdown."""
     lines = ["# Tables of every shape", "", *__doc__.strip().splitlines(), "", note]
-    for title, headers, rows in parts[:2]:
+    for title, headers, rows in [*parts[:2], *(part for part in parts if "seeds" in part[0])]:
         lines += ["", f"{title}:", "", f"| {' | '.join(headers)} |", "|" + "---|" * len(headers)]
         lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -197,13 +215,17 @@ def main() -> None:
                 stream.write(json.dumps(done[key]) + "\n")
             what = found.get("error") or found.get("skipped") or f"loss {found['loss']:.4f}, {found['seconds']:.0f} s"
             print(f"{name:<14}{side:<10}{what}", flush=True)
-    results = {key: one for key, one in read([options.out, *options.beside]).items() if key[2] == options.seed}
+    of_seeds = read([options.out, *options.beside])
+    results = {key: one for key, one in of_seeds.items() if key[2] == options.seed}
     names = [name for name in TABLES if any(key[0] == name for key in results)]
     sides = [side for side in SIDES if any(key[1] == side for key in results)]
     of_tables = {
         name: {side: results[key] for side in sides if (key := (name, side, options.seed)) in results} for name in names
     }
     parts = summary(of_tables, sides)
+    if again := seed_rows(of_seeds):
+        title = "Mean loss of patrac with two seeds, and the standard deviation of their difference that the runs state"
+        parts.append((title, ["", "first", "second", "difference", "by reruns", "s.e. over rows", "", ""], again))
     for title, headers, rows in parts:
         print(f"\n{title}\n{format_table(headers, rows)}")
     print("\n" + "\n".join(failures(of_tables)))
