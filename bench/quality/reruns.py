@@ -4,7 +4,7 @@
 for training, choices and chains, and prints for the ends of 90% intervals of y, the ends of 90% bands of f and the mean
 (for classes the probabilities): the standard deviation over reruns, median and 90th percentile of at most 100 held-out
 rows, in units of the interval's width; the ratio of what the reruns state to it, of root mean squares; and the share of
-reruns within t times their own stated error of the mean of all (Student, 90%). The twin states the error as if draws
+reruns whose own stated margin (90%) holds the mean of all. The twin states the error as if draws
 were the unit: the same draws, dealt to the chains at random. Of draws of another sampler there is the usual Monte Carlo
 standard error of the mean and of quantiles of f too, from their effective sample size. Results do not depend on the
 load of the machine.
@@ -185,12 +185,12 @@ def rerun(problem: Callable[..., Any], seed: int, **arguments: Any) -> dict[str,
     return {
         "label": label,
         "replicates": error.replicates,
-        "factor": error.factor(0.9),
         "unit": error.unit,
         "grades": [part.grade for part in verdict.parts],
         "findings": [one.kind for one in verdict.findings],
         "ends": {name: ends[name].tolist() for name in own},
         "stated": {name: getattr(error, name).tolist() for name in own},
+        "margin": {name: error.margin(name).tolist() for name in own},
         "usual": usual and {name: usual[name].tolist() for name in own if name in usual},
         "max_rhat": pn.diagnostics.convergence(values).max_rhat,
         "twin": None if twin is None else {name: getattr(twin, name).tolist() for name in own},
@@ -208,7 +208,9 @@ def comparison(runs: Sequence[dict[str, Any]], quantity: str) -> dict[str, float
     names = [name for name in QUANTITIES[quantity] if name in runs[0]["ends"]]
     if not names:
         return None
-    ends, stated = (np.array([[run[kind][name] for name in names] for run in runs]) for kind in ("ends", "stated"))
+    ends, stated, margin = (
+        np.array([[run[kind][name] for name in names] for run in runs]) for kind in ("ends", "stated", "margin")
+    )
     other = QUANTITIES["y" if "lower" in runs[0]["ends"] and quantity != "f" else "f"]
     # Probabilities have a width of one.
     width: Any = 1.0
@@ -223,8 +225,7 @@ def comparison(runs: Sequence[dict[str, Any]], quantity: str) -> dict[str, float
     def ratio(values: Array) -> float:
         return float(np.sqrt(np.mean((values / width) ** 2) / np.mean(actual**2)))
 
-    factor = np.array([run["factor"] for run in runs]).reshape(-1, *[1] * (ends.ndim - 1))
-    inside = np.abs(ends - ends.mean(axis=0)) <= factor * np.sqrt(1 - 1 / len(runs)) * stated
+    inside = np.abs(ends - ends.mean(axis=0)) <= np.sqrt(1 - 1 / len(runs)) * margin
     others = {}
     for kind in ("twin", "usual"):
         known = runs[0].get(kind) is not None and names[0] in runs[0][kind]

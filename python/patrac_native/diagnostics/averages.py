@@ -12,7 +12,7 @@ from patrac_native.diagnostics._arrays import FloatArray
 
 
 def over_draws(reduced: Callable[..., Any], *values: NDArray[Any]) -> FloatArray:
-    """Return what a function reduces arrays (M, ...) to along their first axis.
+    """Return what a function reduces arrays (M, ...) to along their first axis, be it one number (...) or several.
 
     NumPy adds a single column pairwise, and several draw by draw. A single one is reduced twice, so that the bits of a
     row's prediction do not depend on the number of rows.
@@ -20,7 +20,8 @@ def over_draws(reduced: Callable[..., Any], *values: NDArray[Any]) -> FloatArray
     if values[0][0].size != 1:
         return np.asarray(reduced(*values))
     twice = [np.repeat(one.reshape(-1, 1), 2, axis=1) for one in values]
-    return np.asarray(reduced(*twice)[:1].reshape(values[0].shape[1:]))
+    once: FloatArray = np.asarray(reduced(*twice)[0])
+    return once.reshape(values[0].shape[1:] + once.shape)
 
 
 def mean_over_draws(values: NDArray[Any], weights: FloatArray | None = None) -> FloatArray:

@@ -141,21 +141,25 @@ def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: fl
     ordered = np.sort(values[:: _thinning(len(values))], axis=0)
     band = [_of_sorted(ordered, np.full(values.shape[1:], tail)) for tail in tails]
     of_sorted = functools.partial(_of_sorted, ordered)
-    of_band = [_of_end(tail, of_f.error(values <= end), of_sorted) for tail, end in zip(tails, band, strict=True)]
-    mean, of_y = of_f.error(values), _Groups(np.concatenate(replicates.labels), part._weights)
-    ends, of_ends = [], []
-    for tail in tails if not is_class else ():
-        found = [_of_quantile(mixture, tail, of_y) for mixture in part.mixtures]
-        ends.append(np.stack([end for end, _ in found], axis=1))
-        of_ends.append(np.stack([error for _, error in found], axis=1))
+    errors, freedom = {}, {}
+    errors["mean"], freedom["mean"] = of_f.error(values)
+    for name, tail, end in zip(("band_lower", "band_upper"), tails, band, strict=True):
+        of_probability, freedom[name] = of_f.error(values <= end)
+        errors[name] = _of_end(tail, of_probability, of_sorted)
+    of_y, ends = _Groups(np.concatenate(replicates.labels), part._weights), []
+    for name, tail in zip(("lower", "upper"), tails, strict=True) if not is_class else ():
+        found = zip(*(_of_quantile(mixture, tail, of_y) for mixture in part.mixtures), strict=True)
+        end, errors[name], freedom[name] = (np.stack(values, axis=1) for values in found)
+        ends.append(end)
     return RerunError(
-        mean=mean,
-        lower=None if is_class else of_ends[0],
-        upper=None if is_class else of_ends[1],
-        band_lower=of_band[0],
-        band_upper=of_band[1],
+        mean=errors["mean"],
+        lower=errors.get("lower"),
+        upper=errors.get("upper"),
+        band_lower=errors["band_lower"],
+        band_upper=errors["band_upper"],
         width=None if is_class else ends[1] - ends[0],
         band_width=band[1] - band[0],
+        degrees_of_freedom=freedom,
         coverage=coverage,
         replicates=of_y.count,
         effective=of_y.effective,
@@ -175,20 +179,25 @@ class _Groups:
         self.count = int(np.count_nonzero(self._used))
         self.effective = 1.0 / float((self._shares[self._used] ** 2).sum())
 
-    def error(self, values: npt.NDArray[Any]) -> FloatArray:
-        """Return the standard error of the mean over draws of values (M, ...).
+    def error(self, values: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Return the standard error of the mean over draws of values (M, ...), and its degrees of freedom.
 
         With shares w_g of the replicates and means T_g without them, the variance is sum_g (1 - w_g) (T_g - T)^2 about
         the mean T of all: the delete-one jackknife, which for equal shares is the variance of the replicates' means
         over their number (Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 11). For unequal shares it
         is scaled to have the right expectation for a mean, s^2 sum_g w_g^2. NaN if there are fewer than two replicates.
+
+        The variance s^2 of G means with excess kurtosis k itself varies by s^4 (k / G + 2 / (G - 1)), as that of a
+        chi-squared variable with 2 / (k / G + 2 / (G - 1)) degrees of freedom does (Satterthwaite 1946, Biometrics
+        Bulletin 2:110-114). k is Fisher's estimate (Joanes & Gill 1998, The Statistician 47:183-189) where positive.
         """
         if self.count < 2:
-            return np.full(values.shape[1:], np.nan)
-        return over_draws(self._error, values)
+            return np.full(values.shape[1:], np.nan), np.full(values.shape[1:], np.nan)
+        found = over_draws(self._error, values)
+        return found[..., 0], found[..., 1]
 
     def _error(self, values: npt.NDArray[Any]) -> FloatArray:
-        """Return what `error` does, of at least two replicates."""
+        """Return what `error` does along a last axis, of at least two replicates."""
         w, total = self._shares[self._used], 1.0 / self.effective
         inflation = total / (w**2 * (1.0 - 2.0 * w + total) / (1.0 - w)).sum()
         ordered = values[self._order].astype(np.float64)
@@ -199,16 +208,24 @@ class _Groups:
         sums = np.add.reduceat(ordered, self._starts, axis=0)
         whole, rest = sums.sum(axis=0), 1.0 - w.reshape(-1, *[1] * (values.ndim - 1))
         without = (whole - sums[self._used]) / rest
-        error: FloatArray = np.sqrt(inflation * (rest * (without - whole) ** 2).sum(axis=0))
-        return error
+        parts, n, df = np.sqrt(rest) * (without - whole), len(w), self.effective - 1.0
+        error: FloatArray = np.sqrt(inflation * (parts**2).sum(axis=0))
+        excess = np.zeros_like(error)
+        if n > 3:
+            centred = parts - parts.mean(axis=0)
+            second, fourth = (centred**2).mean(axis=0), (centred**4).mean(axis=0)
+            kurtosis = np.divide(fourth, second**2, out=np.ones_like(error), where=second > 0)
+            excess = (n - 1) / ((n - 2) * (n - 3)) * np.maximum(0.0, (n + 1) * (kurtosis - 3) + 6)
+        return np.stack([error, 2.0 / (excess / self.effective + 2.0 / df)], axis=-1)
 
 
-def _of_quantile(mixture: TargetMixture, tail: float, groups: _Groups) -> tuple[FloatArray, FloatArray]:
-    """Return a quantile (n,) of a mixture over draws, and its error; quantiles are those of some of the draws."""
+def _of_quantile(mixture: TargetMixture, tail: float, groups: _Groups) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a quantile (n,) of a mixture over draws, its error and degrees of freedom; quantiles are of some draws."""
     some = mixture.thinned(_thinning(len(mixture.means)))
     end = some.continuous_quantile(tail)
-    of_probability = groups.error(mixture.continuous_cdf(end))
-    return end, _of_end(tail, of_probability, lambda probability: some.continuous_quantile(probability, end))
+    of_probability, freedom = groups.error(mixture.continuous_cdf(end))
+    error = _of_end(tail, of_probability, lambda probability: some.continuous_quantile(probability, end))
+    return end, error, freedom
 
 
 def _of_end(tail: float, error: FloatArray, quantile: Callable[[FloatArray], FloatArray]) -> FloatArray:

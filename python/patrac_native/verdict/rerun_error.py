@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,10 @@ class RerunError:
     replicates : int
         Number of replicates.
     effective : float
-        Their effective number G, one over the sum of squares of their shares: the standard errors have G - 1 degrees of
-        freedom.
+        Their effective number G, one over the sum of squares of their shares.
+    degrees_of_freedom : dict of ndarray of float64, each of shape (n, t) or (n, m)
+        Of the errors `mean`, `lower`, `upper`, `band_lower` and `band_upper`, by name: at most G - 1, and fewer where a
+        number rests on one or two of the replicates.
     unit : str
         What a replicate is: "networks", "starts", "dispersed" (chains of one network), "chains", "one start", "parts"
         (of one chain), "draws" (independent ones) or "given".
@@ -88,6 +90,7 @@ class RerunError:
     band_upper: FloatArray
     width: FloatArray | None
     band_width: FloatArray
+    degrees_of_freedom: Mapping[str, FloatArray]
     coverage: float
     replicates: int
     effective: float
@@ -122,17 +125,34 @@ class RerunError:
         """Whether there are effectively fewer than six replicates, too few to grade bands by."""
         return not self.effective > FEW_REPLICATES - 0.5
 
-    def factor(self, confidence: float = 0.9) -> float:
-        """Return how many standard errors either side hold with a probability: Student's t, G - 1 degrees of freedom.
+    def margin(self, of: str, confidence: float = 0.9) -> FloatArray:
+        """Return what, either side of a number, holds the one of endless replicates with a probability.
+
+        The error times a quantile of Student's t with its degrees of freedom.
 
         Parameters
         ----------
+        of : {"mean", "lower", "upper", "band_lower", "band_upper"}
+            The number; those of `degrees_of_freedom`.
         confidence : float
             In (0, 1); default 0.9.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, t), or (n, m) for classes
+
+        Raises
+        ------
+        ValueError
+            If `of` is none of these, or `confidence` outside (0, 1).
         """
         from scipy.special import stdtrit
 
-        return float(stdtrit(self.effective - 1.0, 0.5 * (1.0 + check_probability(confidence, "confidence"))))
+        if of not in self.degrees_of_freedom:
+            raise ValueError(f"of must be one of {', '.join(map(repr, self.degrees_of_freedom))}; got {of!r}.")
+        tail = 0.5 * (1.0 + check_probability(confidence, "confidence"))
+        margin: FloatArray = stdtrit(self.degrees_of_freedom[of], tail) * getattr(self, of)
+        return margin
 
     def replicates_for(self, target: float) -> int:
         """Return how many replicates would lower the median error of predictions to `target`, > 0.
@@ -221,16 +241,17 @@ class RerunError:
         return Scatter(middle, float(np.quantile(known, 0.9)), low * middle, high * middle)
 
 
-_ARRAYS = tuple(
-    one.name for one in fields(RerunError) if one.name not in ("coverage", "replicates", "effective", "unit")
-)
+_ARRAYS = ("mean", "lower", "upper", "band_lower", "band_upper", "width", "band_width")
 
 
 def joined(parts: Sequence[RerunError]) -> RerunError:
     """Return the errors of blocks of rows as those of all rows."""
     values = {name: [getattr(part, name) for part in parts] for name in _ARRAYS}
     whole: dict[str, Any] = {name: None if some[0] is None else np.concatenate(some) for name, some in values.items()}
-    return replace(parts[0], **whole)
+    freedom = [part.degrees_of_freedom for part in parts]
+    return replace(
+        parts[0], **whole, degrees_of_freedom={of: np.concatenate([one[of] for one in freedom]) for of in freedom[0]}
+    )
 
 
 def _relative(lower: FloatArray, upper: FloatArray, width: FloatArray) -> FloatArray:
