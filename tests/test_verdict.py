@@ -366,7 +366,7 @@ def test_each_threshold_of_the_rerun_error(
         band_upper=of_rows,
         width=None if is_class else width,
         band_width=width,
-        degrees_of_freedom={},
+        kurtosis={},
         coverage=0.9,
         replicates=replicates,
         effective=float(replicates),

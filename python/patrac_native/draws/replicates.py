@@ -141,15 +141,15 @@ def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: fl
     ordered = np.sort(values[:: _thinning(len(values))], axis=0)
     band = [_of_sorted(ordered, np.full(values.shape[1:], tail)) for tail in tails]
     of_sorted = functools.partial(_of_sorted, ordered)
-    errors, freedom = {}, {}
-    errors["mean"], freedom["mean"] = of_f.error(values)
+    errors, kurtosis = {}, {}
+    errors["mean"], kurtosis["mean"] = of_f.error(values)
     for name, tail, end in zip(("band_lower", "band_upper"), tails, band, strict=True):
-        of_probability, freedom[name] = of_f.error(values <= end)
+        of_probability, kurtosis[name] = of_f.error(values <= end)
         errors[name] = _of_end(tail, of_probability, of_sorted)
     of_y, ends = _Groups(np.concatenate(replicates.labels), part._weights), []
     for name, tail in zip(("lower", "upper"), tails, strict=True) if not is_class else ():
         found = zip(*(_of_quantile(mixture, tail, of_y) for mixture in part.mixtures), strict=True)
-        end, errors[name], freedom[name] = (np.stack(values, axis=1) for values in found)
+        end, errors[name], kurtosis[name] = (np.stack(values, axis=1) for values in found)
         ends.append(end)
     return RerunError(
         mean=errors["mean"],
@@ -159,7 +159,7 @@ def _of_block(part: PredictiveDistribution, replicates: Replicates, coverage: fl
         band_upper=errors["band_upper"],
         width=None if is_class else ends[1] - ends[0],
         band_width=band[1] - band[0],
-        degrees_of_freedom=freedom,
+        kurtosis=kurtosis,
         coverage=coverage,
         replicates=of_y.count,
         effective=of_y.effective,
@@ -180,16 +180,15 @@ class _Groups:
         self.effective = 1.0 / float((self._shares[self._used] ** 2).sum())
 
     def error(self, values: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Return the standard error of the mean over draws of values (M, ...), and its degrees of freedom.
+        """Return the standard error of the mean over draws of values (M, ...), and the replicates' excess kurtosis.
 
         With shares w_g of the replicates and means T_g without them, the variance is sum_g (1 - w_g) (T_g - T)^2 about
         the mean T of all: the delete-one jackknife, which for equal shares is the variance of the replicates' means
         over their number (Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 11). For unequal shares it
         is scaled to have the right expectation for a mean, s^2 sum_g w_g^2. NaN if there are fewer than two replicates.
 
-        The variance s^2 of G means with excess kurtosis k itself varies by s^4 (k / G + 2 / (G - 1)), as that of a
-        chi-squared variable with 2 / (k / G + 2 / (G - 1)) degrees of freedom does (Satterthwaite 1946, Biometrics
-        Bulletin 2:110-114). k is Fisher's estimate (Joanes & Gill 1998, The Statistician 47:183-189) where positive.
+        The kurtosis is Fisher's unbiased one (Joanes & Gill 1998, The Statistician 47:183-189) of what each replicate
+        adds; zero, as of normal ones, if there are fewer than four.
         """
         if self.count < 2:
             return np.full(values.shape[1:], np.nan), np.full(values.shape[1:], np.nan)
@@ -208,24 +207,24 @@ class _Groups:
         sums = np.add.reduceat(ordered, self._starts, axis=0)
         whole, rest = sums.sum(axis=0), 1.0 - w.reshape(-1, *[1] * (values.ndim - 1))
         without = (whole - sums[self._used]) / rest
-        parts, n, df = np.sqrt(rest) * (without - whole), len(w), self.effective - 1.0
+        parts, n = np.sqrt(rest) * (without - whole), len(w)
         error: FloatArray = np.sqrt(inflation * (parts**2).sum(axis=0))
         excess = np.zeros_like(error)
         if n > 3:
             centred = parts - parts.mean(axis=0)
             second, fourth = (centred**2).mean(axis=0), (centred**4).mean(axis=0)
-            kurtosis = np.divide(fourth, second**2, out=np.ones_like(error), where=second > 0)
-            excess = (n - 1) / ((n - 2) * (n - 3)) * np.maximum(0.0, (n + 1) * (kurtosis - 3) + 6)
-        return np.stack([error, 2.0 / (excess / self.effective + 2.0 / df)], axis=-1)
+            biased = np.divide(fourth, second**2, out=np.full_like(error, np.nan), where=second > 0) - 3.0
+            excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * biased + 6.0)
+        return np.stack([error, excess], axis=-1)
 
 
 def _of_quantile(mixture: TargetMixture, tail: float, groups: _Groups) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return a quantile (n,) of a mixture over draws, its error and degrees of freedom; quantiles are of some draws."""
+    """Return a quantile (n,) of a mixture over draws, its error and kurtosis; quantiles are those of some draws."""
     some = mixture.thinned(_thinning(len(mixture.means)))
     end = some.continuous_quantile(tail)
-    of_probability, freedom = groups.error(mixture.continuous_cdf(end))
+    of_probability, kurtosis = groups.error(mixture.continuous_cdf(end))
     error = _of_end(tail, of_probability, lambda probability: some.continuous_quantile(probability, end))
-    return end, error, freedom
+    return end, error, kurtosis
 
 
 def _of_end(tail: float, error: FloatArray, quantile: Callable[[FloatArray], FloatArray]) -> FloatArray:

@@ -75,9 +75,9 @@ class RerunError:
         Number of replicates.
     effective : float
         Their effective number G, one over the sum of squares of their shares.
-    degrees_of_freedom : dict of ndarray of float64, each of shape (n, t) or (n, m)
-        Of the errors `mean`, `lower`, `upper`, `band_lower` and `band_upper`, by name: at most G - 1, and fewer where a
-        number rests on one or two of the replicates.
+    kurtosis : dict of ndarray of float64, each of shape (n, t) or (n, m)
+        Excess kurtosis of the replicates in what the errors `mean`, `lower`, `upper`, `band_lower` and `band_upper`, by
+        name, rest on; NaN where they do not differ.
     unit : str
         What a replicate is: "networks", "starts", "dispersed" (chains of one network), "chains", "one start", "parts"
         (of one chain), "draws" (independent ones) or "given".
@@ -90,7 +90,7 @@ class RerunError:
     band_upper: FloatArray
     width: FloatArray | None
     band_width: FloatArray
-    degrees_of_freedom: Mapping[str, FloatArray]
+    kurtosis: Mapping[str, FloatArray]
     coverage: float
     replicates: int
     effective: float
@@ -125,15 +125,38 @@ class RerunError:
         """Whether there are effectively fewer than six replicates, too few to grade bands by."""
         return not self.effective > FEW_REPLICATES - 0.5
 
-    def margin(self, of: str, confidence: float = 0.9) -> FloatArray:
-        """Return what, either side of a number, holds the one of endless replicates with a probability.
+    def degrees_of_freedom(self, of: str) -> float:
+        """Return those of an error: at most G - 1, and fewer where ends rest on one or two of the replicates.
 
-        The error times a quantile of Student's t with its degrees of freedom.
+        The variance s^2 of G values with excess kurtosis k has itself a variance of s^4 (k / G + 2 / (G - 1)), as that
+        of a chi-squared variable with 2 / (k / G + 2 / (G - 1)) degrees of freedom has (Satterthwaite 1946, Biometrics
+        Bulletin 2:110-114). k is the mean over rows if positive, since few values hardly tell that of one row.
 
         Parameters
         ----------
         of : {"mean", "lower", "upper", "band_lower", "band_upper"}
-            The number; those of `degrees_of_freedom`.
+
+        Raises
+        ------
+        ValueError
+            If `of` is none of these that the targets have.
+        """
+        if of not in self.kurtosis:
+            raise ValueError(f"of must be one of {', '.join(map(repr, self.kurtosis))}; got {of!r}.")
+        if self.replicates < 2:
+            return math.nan
+        known = self.kurtosis[of][np.isfinite(self.kurtosis[of])]
+        excess = max(0.0, float(known.mean())) if len(known) else 0.0
+        return 2.0 / (excess / self.effective + 2.0 / (self.effective - 1.0))
+
+    def margin(self, of: str, confidence: float = 0.9) -> FloatArray:
+        """Return what, either side of a number, holds the one of endless replicates with a probability.
+
+        The error times a quantile of Student's t with its `degrees_of_freedom`.
+
+        Parameters
+        ----------
+        of : {"mean", "lower", "upper", "band_lower", "band_upper"}
         confidence : float
             In (0, 1); default 0.9.
 
@@ -144,14 +167,12 @@ class RerunError:
         Raises
         ------
         ValueError
-            If `of` is none of these, or `confidence` outside (0, 1).
+            If `of` is none of these that the targets have, or `confidence` outside (0, 1).
         """
         from scipy.special import stdtrit
 
-        if of not in self.degrees_of_freedom:
-            raise ValueError(f"of must be one of {', '.join(map(repr, self.degrees_of_freedom))}; got {of!r}.")
         tail = 0.5 * (1.0 + check_probability(confidence, "confidence"))
-        margin: FloatArray = stdtrit(self.degrees_of_freedom[of], tail) * getattr(self, of)
+        margin: FloatArray = float(stdtrit(self.degrees_of_freedom(of), tail)) * getattr(self, of)
         return margin
 
     def replicates_for(self, target: float) -> int:
@@ -248,10 +269,8 @@ def joined(parts: Sequence[RerunError]) -> RerunError:
     """Return the errors of blocks of rows as those of all rows."""
     values = {name: [getattr(part, name) for part in parts] for name in _ARRAYS}
     whole: dict[str, Any] = {name: None if some[0] is None else np.concatenate(some) for name, some in values.items()}
-    freedom = [part.degrees_of_freedom for part in parts]
-    return replace(
-        parts[0], **whole, degrees_of_freedom={of: np.concatenate([one[of] for one in freedom]) for of in freedom[0]}
-    )
+    whole["kurtosis"] = {of: np.concatenate([part.kurtosis[of] for part in parts]) for of in parts[0].kurtosis}
+    return replace(parts[0], **whole)
 
 
 def _relative(lower: FloatArray, upper: FloatArray, width: FloatArray) -> FloatArray:
