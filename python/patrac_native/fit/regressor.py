@@ -25,7 +25,7 @@ from patrac_native.fit.choice import may_choose
 from patrac_native.fit.noise import are_counts, best_noise, dispersion_of, is_coarse, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
-from patrac_native.fit.settings import Likelihood, Settings
+from patrac_native.fit.settings import NUMBERS, Likelihood, Settings
 
 
 @documented
@@ -196,7 +196,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if event is not None:
             settings, y, held_out = _of_times(settings, y, event, held_out)
         likelihoods = settings.likelihoods(dispersion=1.0)  # estimated later, if it is not given
-        if getattr(likelihoods[-1], "targets", None) not in ("real", "count"):
+        if getattr(likelihoods[-1], "targets", None) not in NUMBERS:
             raise TypeError(
                 f"likelihood must be one of numbers, such as Gaussian('sampled'); got {likelihoods[-1]!r}. For labels "
                 "use PatracClassifier."
@@ -238,6 +238,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         """
         given = settings.log_target
         settings = replace(settings, log_target=bool(given))
+        likelihoods = [one.for_training_targets(rows.y) for one in likelihoods]
         if not (len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1):
             return likelihoods, None, settings
         # Held-out targets must be possible too.
@@ -252,6 +253,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if len(trials) < 2:
             return likelihoods, None, settings
         best = best_noise(trials, say)
+        if best.kind.targets == "value":
+            return [best.kind], None, settings
         if best.kind.targets == "count":
             dispersion, text = dispersion_of(best)
             say(f"  {text}")

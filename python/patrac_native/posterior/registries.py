@@ -14,7 +14,7 @@ def check_registries() -> None:
     """Raise ImportError unless Python and the compiled core have the same activations, likelihoods and kernels."""
     tables: dict[str, tuple[dict[str, Any], list[str]]] = {
         "activation": (ACTIVATIONS, _core.activations()),
-        "likelihood": (LIKELIHOODS, _core.likelihoods()),
+        "likelihood": ({one.core_name or name: one for name, one in LIKELIHOODS.items()}, _core.likelihoods()),
         "kernel": (KERNELS, _core.kernels()),
     }
     problems = []
