@@ -123,7 +123,10 @@ def test_the_way_back_is_exact(architecture: str, tmp_path: Path) -> None:
 def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
     if likelihood.startswith("categorical"):
         n_targets += 1  # classes
-    problem, draws = drawn("mix", likelihood, sizes=(2, 6, 5, n_targets))
+    n_outputs = n_targets
+    if likelihood == "discrete_values":
+        n_targets = 1
+    problem, draws = drawn("mix", likelihood, sizes=(2, 6, 5, n_outputs))
     post, data = problem.post, problem.data
     names = ["first", "second", "third"][:n_targets]
     tree = draws.to_datatree(

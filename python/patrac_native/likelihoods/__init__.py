@@ -51,13 +51,13 @@ LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
     (
         Gaussian,
         Categorical,
+        DiscreteValues,
         Bernoulli,
         StudentT,
         HeteroscedasticGaussian,
         Poisson,
         NegativeBinomial,
         CensoredGaussian,
-        DiscreteValues,
     )
 )
 # The same by their names in the estimators and on the command line.
