@@ -1,4 +1,4 @@
-"""The likelihood of numbers of which few differ: its law, refused and unseen values, fits, files and the command line."""
+"""The likelihood of numbers of which few differ: its law, refused and unseen values, fits and the command line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def test_targets_must_be_values_where_they_are_fitted_and_numbers_where_they_are
     p = softmax(f)
     expected = np.log([p[0, 3], p[1, 1], 1e-3])
     np.testing.assert_allclose(likelihood.log_likelihood_rows(f, checked), expected, rtol=1e-12)
-    for bad, m, words in (([0, 1, np.nan], 4, "y must be finite; got nan at row 2"), ([0, 1, 2], 3, "for each value, 4")):
+    for bad, m, words in (
+        ([0, 1, np.nan], 4, "y must be finite; got nan at row 2"),
+        ([0, 1, 2], 3, "for each value, 4"),
+    ):
         with pytest.raises(ValueError, match=words):
             likelihood.check_targets(bad, 3, m)
     with pytest.raises(ValueError, match="leaves its values to the estimators"):
@@ -77,7 +80,7 @@ def test_values_that_were_stored_in_single_precision_are_the_same() -> None:
 
 
 def test_the_resolution_makes_log_probabilities_densities_in_any_unit() -> None:
-    """Of the cell of the smallest distance between values: like a density, it falls by log c where y is c times as large."""
+    """Like a density, it falls by log c where y is c times as large: that of a cell of the smallest distance."""
     y = np.array([[0.5], [12.0]])
     of_y, of_tens = (pn.DiscreteValues(c * VALUES).log_units(c * y, np.ones((2, 1))) for c in (1.0, 10.0))
     np.testing.assert_allclose(of_y, np.log([0.5, 0.5]), rtol=1e-15)
@@ -90,7 +93,11 @@ def test_the_law_of_a_mixture_is_that_of_its_probabilities(weighted: str) -> Non
     """Against sums over values in NumPy; a sum of 40 draws and 4 values rounds by less than 1e-13."""
     rng = np.random.default_rng(1)
     f = 2 * rng.normal(size=(M, N, 4))
-    shares = {"equally": None, "draws": rng.dirichlet(np.ones(M)), "draws of each input": rng.dirichlet(np.ones(M), N).T}
+    shares = {
+        "equally": None,
+        "draws": rng.dirichlet(np.ones(M)),
+        "draws of each input": rng.dirichlet(np.ones(M), N).T,
+    }
     weights = shares[weighted]
     mixture = pn.DiscreteValues(VALUES[::-1]).mixture(f)
     if weights is not None:
@@ -228,9 +235,10 @@ def test_the_command_line_fits_predicts_and_shows_few_values(
     assert main(["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
     assert "one of the values 0, 0.5, 3, 12, each with a probability of its own" in said
-    assert "P(" in (tmp_path / "run" / "report.html").read_text() and "intervals end at its values" in (
-        tmp_path / "run" / "report.html"
-    ).read_text()
+    assert (
+        "P(" in (tmp_path / "run" / "report.html").read_text()
+        and "intervals end at its values" in (tmp_path / "run" / "report.html").read_text()
+    )
     frame.loc[0, "mark"] = 7.0
     frame.to_csv(tmp_path / "new.csv", index=False)
     files = ["--out", str(tmp_path / "p.csv"), "--scores", str(tmp_path / "s.json")]

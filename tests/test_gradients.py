@@ -70,7 +70,9 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
         f = f + torch.tensor(problem.post.data.offset)
     y = torch.tensor(problem.y)
     if isinstance(likelihood, pn.DiscreteValues):
-        rows = torch.distributions.Categorical(logits=f).log_prob(torch.tensor(reference.labels_of(likelihood, problem.y)))
+        rows = torch.distributions.Categorical(logits=f).log_prob(
+            torch.tensor(reference.labels_of(likelihood, problem.y))
+        )
     elif isinstance(likelihood, pn.Categorical):
         rows = torch.distributions.Categorical(logits=f).log_prob(y)
     elif isinstance(likelihood, pn.Bernoulli):

@@ -42,17 +42,17 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             "discrete-values", "censored"}
         Distribution of the targets, in the units of y: an object such as `Gaussian("sampled")`, or a name. "gaussian"
         is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
-        inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "discrete-values" has a
-        probability for each value of the training rows, of which few differ (`DiscreteValues`); "censored" is
+        inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "discrete-values"
+        has a probability for each value of the training rows, of which few differ (`DiscreteValues`); "censored" is
         "gaussian" of targets y (n, 2) of which lower and upper bounds are known, or of times y (n,) with `event` in
         `fit`. By default networks alone, trained on folds of at most 5,000 rows, tell by left-out rows whether there
-        are counts ("negative-binomial", where all targets are whole and none is negative) or few values ("discrete-values",
-        where at most 20 differ, each in five rows or more), outliers ("student-t", where
-        residuals have its tails), and whether log y is predicted better (`log_target`). Otherwise it is
-        "heteroscedastic" if a short run of it is convincing on validation rows, else the better of it and "gaussian",
-        of which networks alone tell where `minutes` do not pay for such runs. It is "gaussian" where the architecture,
-        `thin`, another device than the CPU or a kernel is given, and with fewer than 100 rows; noise that depends on
-        the inputs is not tried where values stand far apart, such as whole numbers from 3 to 8.
+        are counts ("negative-binomial", where all targets are whole and none is negative) or few values
+        ("discrete-values", where at most 20 differ, each in five rows or more), outliers ("student-t", where residuals
+        have its tails), and whether log y is predicted better (`log_target`). Otherwise it is "heteroscedastic" if a
+        short run of it is convincing on validation rows, else the better of it and "gaussian", of which networks alone
+        tell where `minutes` do not pay for such runs. It is "gaussian" where the architecture, `thin`, another device
+        than the CPU or a kernel is given, and with fewer than 100 rows; noise that depends on the inputs is not tried
+        where values stand far apart, such as whole numbers from 3 to 8.
     log_target : bool, optional
         Whether the likelihood is that of log y: all targets must be positive, and noise is then a factor. Predictions
         are in the units of y all the same, and `likelihood`, `noise_variance` and the fitted function are of log y. By
