@@ -69,6 +69,9 @@ def test_targets_must_be_values_where_they_are_fitted_and_numbers_where_they_are
         pn.DiscreteValues().check_targets(y, 3, 4)
     with pytest.raises(ValueError, match=r"takes one target, y of shape \(n,\); got shape \(3, 2\)"):
         pn.DiscreteValues().for_training_targets(np.zeros((3, 2)))
+    for y, words in ((np.ones((4, 1)), "1 values in 4 rows"), (np.arange(5.0)[:, None], "5 values in 5 rows")):
+        with pytest.raises(ValueError, match=f"y takes {words}; .* needs at least two, each that of two rows or more"):
+            pn.DiscreteValues().for_training_targets(y)
 
 
 def test_values_that_were_stored_in_single_precision_are_the_same() -> None:

@@ -96,7 +96,15 @@ class DiscreteValues(Likelihood):
         """Return the likelihood with the values of y (n, 1) where it has none; see `Likelihood`."""
         if y.ndim != 2 or y.shape[1] != 1:
             raise ValueError(f"a {self.label} likelihood takes one target, y of shape (n,); got shape {y.shape}.")
-        return self if self.values is not None else DiscreteValues(np.unique(y))
+        if self.values is not None:
+            return self
+        values = np.unique(y)
+        if not 1 < len(values) <= len(y) // 2:
+            raise ValueError(
+                f"y takes {len(values)} values in {len(y)} rows; a {self.label} likelihood needs at least two, each that "
+                "of two rows or more on average. Take another likelihood, such as gaussian."
+            )
+        return DiscreteValues(values)
 
     def narrower(self) -> tuple[NoiseChange, ...]:
         """Return noise of any number."""
