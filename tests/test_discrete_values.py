@@ -235,6 +235,7 @@ def test_the_command_line_fits_predicts_and_shows_few_values(
     frame.to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "mark", "--likelihood", "discrete-values", "--architecture", "out", "--thin", "2"]
     options += ["--hidden", "6", "--max-iter", "60", "--l2", "0.3", "--draws", "40", "--test-fraction", "0.2"]
+    options += ["--store", str(tmp_path / "store")]
     assert main(["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().out
     assert "one of the values 0, 0.5, 3, 12, each with a probability of its own" in said
@@ -249,7 +250,8 @@ def test_the_command_line_fits_predicts_and_shows_few_values(
     assert "rows with a value that no training row has" in capsys.readouterr().out
     predicted, scores = pd.read_csv(tmp_path / "p.csv"), json.loads((tmp_path / "s.json").read_text())
     assert predicted[["lower", "upper"]].isin(VALUES).all(axis=None) and scores["unseen_values"] == 1
-    assert main(["show", str(tmp_path / "run")]) == 0
+    assert main(["show", str(tmp_path / "store")]) == 0
+    assert "probabilities of the values at" in capsys.readouterr().out
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------

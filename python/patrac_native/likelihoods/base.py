@@ -83,6 +83,8 @@ class Likelihood(Complete, abstract=True):
     numbers_per_target : int
         Length of the last axis of targets (n, t, ...) of which each has several numbers, such as two bounds; 1 for
         targets (n, t) or (n,).
+    values : ndarray of float64, shape (m,), or None
+        The values of targets of which few differ, one for each output, where they are known; None for other targets.
     noise_by_row : bool
         Whether the network also predicts the scale of the noise of each row.
     scale_name : str or None
@@ -102,6 +104,7 @@ class Likelihood(Complete, abstract=True):
     integrates_outputs: ClassVar[bool] = False
     weight_name: ClassVar[str] = "sample_weight"
     outputs_per_target: int = 1
+    values: FloatArray | None = None
     takes_offset: ClassVar[bool] = False
     quantity: ClassVar[str] = "f"
     settings: ClassVar[tuple[str, ...]] = ()

@@ -101,8 +101,8 @@ class DiscreteValues(Likelihood):
         values = np.unique(y)
         if not 1 < len(values) <= len(y) // 2:
             raise ValueError(
-                f"y takes {len(values)} values in {len(y)} rows; a {self.label} likelihood needs at least two, each that "
-                "of two rows or more on average. Take another likelihood, such as gaussian."
+                f"y takes {len(values)} values in {len(y)} rows; a {self.label} likelihood needs at least two, each "
+                "that of two rows or more on average. Take another likelihood, such as gaussian."
             )
         return DiscreteValues(values)
 
@@ -157,7 +157,7 @@ class DiscreteValues(Likelihood):
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return log softmax(f) at each row's value, or log(0.001) at other numbers, (..., n), for f (..., n, m)."""
         rows = _CLASSES.log_likelihood_rows(f, self.labels(y)[:, 0])
-        return np.where(self.is_possible(y)[:, 0], rows, np.log(UNSEEN_PROBABILITY))
+        return np.asarray(np.where(self.is_possible(y)[:, 0], rows, np.log(UNSEEN_PROBABILITY)))
 
     def information_root(self, f: FloatArray, y: Targets | None = None) -> FloatArray:
         """Return that of `Categorical`, shape (n, m, m)."""

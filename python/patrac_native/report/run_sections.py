@@ -122,7 +122,7 @@ def add_run_sections(
     (traced,) = (f[:, :, 0] for f in draws._summarised(draws.distribution(inputs[[point]])))
     if by_class:
         likeliest = int(traced.mean(axis=(0, 1)).argmax())
-        names = getattr(draws.likelihood, "values", None) if classes is None else classes
+        names = draws.likelihood.values if classes is None else classes
         label = f"P({likeliest if names is None else names[likeliest]} | {where})"
         traced = traced[:, :, likeliest]
     else:
