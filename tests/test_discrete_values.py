@@ -247,7 +247,7 @@ def test_the_command_line_fits_predicts_and_shows_few_values(
     frame.to_csv(tmp_path / "new.csv", index=False)
     files = ["--out", str(tmp_path / "p.csv"), "--scores", str(tmp_path / "s.json")]
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), *files]) == 0
-    assert "rows with a value that no training row has" in capsys.readouterr().out
+    assert "rows whose target is none of the values" in capsys.readouterr().out
     predicted, scores = pd.read_csv(tmp_path / "p.csv"), json.loads((tmp_path / "s.json").read_text())
     assert predicted[["lower", "upper"]].isin(VALUES).all(axis=None) and scores["unseen_values"] == 1
     assert main(["show", str(tmp_path / "store")]) == 0

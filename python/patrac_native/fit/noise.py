@@ -116,10 +116,12 @@ def noise_trials(
     """Try kinds of noise of one target y (n, 1), the simplest first; there are no trials if there are too few rows.
 
     Kinds are likelihoods of real targets, the simplest last, on each of the scalings, Student-t noise where the
-    residuals of a network have its tails, and that of `counts` if y may be counts. Log probabilities of whole numbers
-    and log densities are compared as they are: the density of a whole number stands for the probability of the unit
-    around it. If nothing rivals the likelihoods themselves on a single scaling, only the simplest is tried. If one of
-    two scalings is worse under the simplest by more than two standard errors, the others are not tried on it.
+    residuals of a network have its tails, that of `counts` if y may be counts and, as the one with the most outputs
+    last, a probability for each of few values. Log probabilities of whole numbers and log densities are compared as
+    they are: the density of a whole number stands for the probability of the unit around it, and that of one of few
+    values for the probability of a cell as wide as their smallest distance. If nothing rivals the likelihoods
+    themselves on a single scaling, only the simplest is tried. If one of two scalings is worse under the simplest by
+    more than two standard errors, the others are not tried on it.
     """
     *others, simplest = likelihoods
     scaled = [FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling) for scaling in scalings]

@@ -235,9 +235,9 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     ) -> tuple[Sequence[Likelihood], Likelihood | None, Settings]:
         """Take the kind of noise by which networks predict left-out rows best, if there is a choice.
 
-        It is settled that way whether there are counts, or a target whose logarithm is predicted better, and whether
-        noise that is the same in all rows has outliers; whether it is the same is chosen later, by pilot runs if the
-        budget pays for them.
+        It is settled that way whether there are counts or few values, or a target whose logarithm is predicted better,
+        and whether noise that is the same in all rows has outliers; whether it is the same is chosen later, by pilot
+        runs if the budget pays for them.
         """
         given = settings.log_target
         settings = replace(settings, log_target=bool(given))

@@ -56,7 +56,7 @@ def score_rows(scores: Mapping[str, Any], targets: str) -> list[list[Any]]:
         wrong = scores["entropy_of_wrong_rows"]
         return rows + ([["entropy, epistemic, of wrong rows (nats)", wrong["epistemic"], None]] if wrong else [])
     if "unseen_values" in scores:
-        left_out.append(["rows with a value that no training row has", scores["unseen_values"], None])
+        left_out.append(["rows whose target is none of the values", scores["unseen_values"], None])
     of_target = "" if targets in _STEPS else ", standardised target"
     ends, decided = " (ends in part)" if targets in _STEPS else "", scores.get("coverage_decided")
     if decided is not None:

@@ -152,7 +152,7 @@ class DiscreteValues(Likelihood):
 
     def log_units(self, y: Targets, scale: FloatArray) -> FloatArray:
         """Return the logarithm of the resolution, with which log probabilities become log densities, shape (n,)."""
-        return super().log_units(y, scale) + np.log(self.resolution)
+        return np.asarray(super().log_units(y, scale) + np.log(self.resolution))
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return log softmax(f) at each row's value, or log(0.001) at other numbers, (..., n), for f (..., n, m)."""
