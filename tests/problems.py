@@ -25,6 +25,7 @@ LIKELIHOODS = (
     "gaussian_by_output",
     "categorical",
     "categorical_scale",
+    "discrete_values",
     "bernoulli",
     "student_t",
     "heteroscedastic_gaussian",
@@ -133,6 +134,9 @@ def random_data(name: str, rng: np.random.Generator, n: int, d: int, m: int) -> 
     if name.startswith("categorical"):
         scale = 50.0 if name == "categorical_scale" else None
         return Data(pn.Categorical(scale), X, rng.integers(0, m, n), weight)
+    if name == "discrete_values":
+        values = np.arange(2 * m) ** 2 / 2  # unequal distances, exact in single precision
+        return Data(pn.DiscreteValues(values), X, rng.choice(values, (n, 1)), weight)
     if name == "student_t":
         return Data(pn.StudentT(3.5, rng.uniform(0.5, 1.5, m)), X, rng.standard_t(2.0, size=(n, m)), weight)
     if name == "heteroscedastic_gaussian":
@@ -157,8 +161,11 @@ def random_bounds(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArr
 
 
 def outputs_per_target(likelihood: str) -> int:
-    """Return how many outputs of a network belong to a target or class, for a likelihood of `LIKELIHOODS`."""
-    return 2 if likelihood == "heteroscedastic_gaussian" else 1
+    """Return how many outputs of a network belong to a target or class, for a likelihood of `LIKELIHOODS`.
+
+    Of "discrete_values" it is the number of values for each of m, so that there are at least two.
+    """
+    return 2 if likelihood in ("heteroscedastic_gaussian", "discrete_values") else 1
 
 
 @dataclass

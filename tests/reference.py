@@ -229,12 +229,20 @@ def between(lower: float, upper: float, sd: float) -> tuple[float, float]:
     return probability, (density(lower) - density(upper)) / probability / sd
 
 
+def labels_of(likelihood: Any, y: Array) -> Array:
+    """Return the place among the values of each target (n, 1)."""
+    values = likelihood.values.tolist()
+    return np.array([values.index(one) for one in y[:, 0]])
+
+
 def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> float:
     """Return l, normalised, row by row (docs/method.md, section 5).
 
     f includes an offset, and `row_weights` include sample_weight and scale.
     """
     total = 0.0
+    if isinstance(likelihood, pn.DiscreteValues):
+        likelihood, y = pn.Categorical(), labels_of(likelihood, y)
     for r in range(len(f)):
         if isinstance(likelihood, pn.Categorical):
             top = f[r].max()
@@ -278,6 +286,8 @@ def log_likelihood(likelihood: Any, f: Array, y: Array, row_weights: Array) -> f
 
 def output_slope(likelihood: Any, f: Array, y: Array, row_weights: Array) -> Array:
     """dl/df, (n, m)."""
+    if isinstance(likelihood, pn.DiscreteValues):
+        likelihood, y = pn.Categorical(), labels_of(likelihood, y)
     if isinstance(likelihood, pn.Categorical):
         exponent = np.exp(f - f.max(axis=1, keepdims=True))
         slope = -exponent / exponent.sum(axis=1, keepdims=True)

@@ -123,7 +123,10 @@ def test_the_way_back_is_exact(architecture: str, tmp_path: Path) -> None:
 def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
     if likelihood.startswith("categorical"):
         n_targets += 1  # classes
-    problem, draws = drawn("mix", likelihood, sizes=(2, 6, 5, n_targets))
+    n_outputs = n_targets
+    if likelihood == "discrete_values":
+        n_targets = 1
+    problem, draws = drawn("mix", likelihood, sizes=(2, 6, 5, n_outputs))
     post, data = problem.post, problem.data
     names = ["first", "second", "third"][:n_targets]
     tree = draws.to_datatree(
@@ -162,7 +165,7 @@ def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
     assert ("offset" in groups["constant_data"]) == (data.offset is not None)
     outputs = groups["posterior"]["output"].values.tolist()
     variances = [f"log variance of {name}" for name in names] if likelihood.startswith("hetero") else []
-    assert outputs == names + variances
+    assert outputs == (names + variances if post.likelihood.values is None else post.likelihood.values.tolist())
     # The prior's variables, put together again, are the prior's draws.
     parts = [np.moveaxis(values.values[0], -1, 1).reshape(5, -1) for values in groups["prior"].data_vars.values()]
     whole = np.concatenate(parts, axis=1)

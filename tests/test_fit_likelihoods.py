@@ -33,16 +33,15 @@ def test_every_candidate_takes_every_likelihood() -> None:
     X, chosen = rng.normal(size=(40, 3)), Settings(hidden_layer_sizes=(8, 8), minutes=2.0)
     for name in LIKELIHOODS:
         (likelihood,) = Settings(likelihood=name, noise_variance=None).likelihoods(dispersion=0.5)
-        likelihood = likelihood.with_prior_guess([1.0])
-        y = rng.poisson(2.0, 40) if likelihood.targets == "count" else rng.normal(size=40)
+        y = rng.normal(size=40) if likelihood.targets == "real" else rng.poisson(2.0, 40).astype(float)
+        likelihood = likelihood.with_prior_guess([1.0]).for_training_targets(y[:, None])
         if likelihood.numbers_per_target > 1:
             y = np.repeat(y[:, None], likelihood.numbers_per_target, axis=1)
         found = possible_candidates(chosen, [likelihood])
-        assert [(one.architecture.label(), one.prior, one.networks) for one in found] == [
-            ("Full", "gaussian", 1),
-            ("Full", "trace-class", 1),
-            ("Mix(5)", "trace-class", 4),
-        ]
+        expected = [("Full", "gaussian", 1), ("Full", "trace-class", 1), ("Mix(5)", "trace-class", 4)]
+        if likelihood.has_classes:
+            expected = [("Out(8)", "gaussian", 5), ("Full", "gaussian", 1)]
+        assert [(one.architecture.label(), one.prior, one.networks) for one in found] == expected
         m = likelihood.outputs_per_target
         nets = [
             pn.Network(

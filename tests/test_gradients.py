@@ -69,7 +69,11 @@ def autograd(problem: Problem) -> tuple[float, npt.NDArray[np.float64]]:
     if problem.post.data.offset is not None:
         f = f + torch.tensor(problem.post.data.offset)
     y = torch.tensor(problem.y)
-    if isinstance(likelihood, pn.Categorical):
+    if isinstance(likelihood, pn.DiscreteValues):
+        rows = torch.distributions.Categorical(logits=f).log_prob(
+            torch.tensor(reference.labels_of(likelihood, problem.y))
+        )
+    elif isinstance(likelihood, pn.Categorical):
         rows = torch.distributions.Categorical(logits=f).log_prob(y)
     elif isinstance(likelihood, pn.Bernoulli):
         rows = torch.distributions.Bernoulli(logits=f).log_prob(y).sum(dim=1)

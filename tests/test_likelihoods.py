@@ -17,6 +17,7 @@ from patrac_native.likelihoods import (
     Bernoulli,
     Categorical,
     CensoredGaussian,
+    DiscreteValues,
     Gaussian,
     HeteroscedasticGaussian,
     Likelihood,
@@ -37,6 +38,7 @@ CASES: list[Likelihood] = [
     Gaussian([0.5, 1.0, 2.0, 3.0]),
     Categorical(),
     Categorical(scale=1000.0),
+    DiscreteValues([3.0, 0.0, 0.3, 12.0]),
     Bernoulli(),
     StudentT(4.0, 0.7),
     StudentT(1.0, [0.5, 1.0, 2.0, 3.0]),
@@ -54,6 +56,7 @@ def targets_for(likelihood: Likelihood, seed: int = 0) -> np.ndarray:
     raw = {
         "gaussian": lambda: rng.normal(size=(N, M)),
         "categorical": lambda: rng.integers(0, M, N),
+        "discrete_values": lambda: rng.choice([0.0, 0.3, 3.0, 12.0], N),
         "bernoulli": lambda: rng.integers(0, 2, (N, M)),
         "student_t": lambda: rng.standard_t(2.0, (N, M)),
         "poisson": lambda: rng.poisson(3.0, (N, M)),
@@ -68,6 +71,9 @@ def reference_rows(likelihood: Likelihood, f: np.ndarray, y: np.ndarray) -> np.n
     """Log densities of one (n, m) array by scipy.stats."""
     if isinstance(likelihood, Gaussian):
         return stats.norm.logpdf(y, f, np.sqrt(likelihood.variance)).sum(axis=-1)
+    if isinstance(likelihood, DiscreteValues):
+        shares = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
+        return np.log(np.select([y == value for value in (0.0, 0.3, 3.0, 12.0)], [*shares.T[..., None]]))[:, 0]
     if isinstance(likelihood, Bernoulli):
         return stats.bernoulli.logpmf(y, 1 / (1 + np.exp(-f))).sum(axis=-1)
     if isinstance(likelihood, StudentT):
@@ -293,7 +299,7 @@ def test_dictionary_round_trip(likelihood: Likelihood) -> None:
 def test_unequal_likelihoods_and_unknown_name() -> None:
     assert Gaussian(1.0) != Gaussian(2.0)
     assert Categorical() != Categorical(scale=1.0)
-    with pytest.raises(ValueError, match=r"one of gaussian, .*, censored_gaussian; got 'weibull'"):
+    with pytest.raises(ValueError, match=r"one of .*gaussian, .*, censored_gaussian; got 'weibull'"):
         likelihood_from_dict({"name": "weibull"})
 
 

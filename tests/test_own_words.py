@@ -105,7 +105,8 @@ def test_advice_names_registered_likelihoods(label: str) -> None:
     assert likelihood.label == label and one.example.startswith(f"{one.__name__}(")
     for change in (*likelihood.wider(), *likelihood.narrower()):
         assert change.advice and (change.likelihood is None or change.likelihood in LIKELIHOODS_BY_LABEL)
-    if one.targets in ("real", "count"):
+    likelihood = likelihood.for_training_targets(np.array([[0.0], [2.0]] * 2))
+    if one.targets in ("real", "count", "value"):
         assert label == "censored" or likelihood.wider() or likelihood.narrower()
         assert likelihood.describe_noise(np.array([0.25]), 2.0, "given").endswith(".")
 

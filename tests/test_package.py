@@ -30,8 +30,8 @@ MODULES = sorted(
 
 # What docs/deprecation.md calls public: a name leaves these lists two steps after it was deprecated.
 PUBLIC = """
-Bernoulli Categorical CensoredGaussian Custom Draws DrawsMixture EllipticalSlice EnoughDraws Exact Full Gaussian
-GaussianPrior HeteroscedasticGaussian Laplace MGrad Mix NegativeBinomial Network Out PCN PCNL PatracClassifier
+Bernoulli Categorical CensoredGaussian Custom DiscreteValues Draws DrawsMixture EllipticalSlice EnoughDraws Exact Full
+Gaussian GaussianPrior HeteroscedasticGaussian Laplace MGrad Mix NegativeBinomial Network Out PCN PCNL PatracClassifier
 PatracRegressor Poisson Posterior SampledScales Sep StudentT Target TraceClassPrior Warmup paper_warmup resume sample
 sample_many start train train_many
 """.split()

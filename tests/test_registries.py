@@ -23,7 +23,12 @@ from patrac_native.validation.complete import by_name
 from scripts import process
 
 TABLES: dict[str, dict[str, Any]] = {"activations": ACTIVATIONS, "likelihoods": LIKELIHOODS, "kernels": KERNELS}
-ENTRIES = [(table, name) for table, registry in TABLES.items() for name in registry]
+ENTRIES = [
+    (table, name)
+    for table, registry in TABLES.items()
+    for name, one in registry.items()
+    if getattr(one, "core_name", None) is None
+]
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
@@ -36,6 +41,10 @@ def test_a_name_that_one_side_lacks_is_an_import_error(table: str, name: str, mo
     monkeypatch.delitem(TABLES[table], name)
     with pytest.raises(ImportError, match=f"the core's {table[:-1]} {name} is in no registry of Python"):
         check_registries()
+
+
+def test_likelihoods_of_one_name_in_the_core_name_a_registered_one() -> None:
+    assert {one.core_name for one in LIKELIHOODS.values()} - {None} == {"categorical"} <= set(_core.likelihoods())
 
 
 def test_importing_the_package_compares_the_registries() -> None:
@@ -164,7 +173,7 @@ def test_every_likelihood_runs_from_data_to_predictions(name: str, place: str, t
     np.testing.assert_array_equal(stored.predictive(problem.X, offset=offset, seed=1), y)
     known = y[0, 0] if likelihood.numbers_per_target == 1 else np.stack([y[0, 0]] * 2, axis=-1)
     likelihood.check_targets(known, 20, post.network.n_outputs)
-    if likelihood.targets in ("real", "count"):
+    if not likelihood.has_classes and likelihood.targets != "binary":
         with pytest.raises(TypeError):
             draws.predict_proba(problem.X)
     else:

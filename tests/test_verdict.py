@@ -469,7 +469,7 @@ def test_fit_quality_is_that_of_the_trained_network(likelihood: str, architectur
     # Sums of 30 rows, each of some hundred roundings of numbers of order one.
     assert fit.network == pytest.approx(float(post.data.row_weights @ rows), rel=1e-12)
     assert fit.rows == pytest.approx(post.data.row_weights.sum(), rel=1e-15)
-    assert fit.values == pytest.approx(fit.rows * (1 if "categorical" in likelihood else 3), rel=1e-15)
+    assert fit.values == pytest.approx(fit.rows * (1 if data.likelihood.has_classes else 3), rel=1e-15)
 
 
 @pytest.mark.parametrize("name", problems.LIKELIHOODS)
@@ -477,7 +477,7 @@ def test_the_constant_is_the_best_one_under_weights(name: str) -> None:
     """Without weights that of the likelihood; whole weights repeat rows; a row without weight does not count."""
     rng = problems.rng_of("constant", name)
     data = problems.random_data(name, rng, 25, 2, 3)
-    m = 3 * data.likelihood.outputs_per_target
+    m = 3 * problems.outputs_per_target(name)
     net = problems.random_network(rng, (2, 4, m))
 
     def constant(X: Any, y: Any, weight: Any = None) -> float:

@@ -57,7 +57,9 @@ class PosteriorGroups:
             return cls(network, likelihood, inputs, classes, np.arange(1))
         targets = check_names(target_names, likelihood.n_targets(m), "target_names", "target")
         outputs = targets if m == len(targets) else np.arange(m)
-        if m != len(targets) and target_names is not None:
+        if likelihood.values is not None:
+            outputs = likelihood.values
+        if likelihood.noise_by_row and target_names is not None:
             # The first t outputs belong to the targets, and so do the next t.
             outputs = np.array([*targets, *(f"log variance of {name}" for name in targets)])
         return cls(network, likelihood, inputs, outputs, targets)

@@ -294,10 +294,8 @@ class Predictions(ABC):
 
     def _summarised(self, distribution: PredictiveDistribution) -> Iterator[npt.NDArray[Any]]:
         """Yield what a summary shows, (chain, draw, rows, m) for blocks of rows: outputs, or class probabilities."""
-        is_class = self.likelihood.targets == "class"
         for _, part in distribution.blocks():
-            f = self._by_chain(part.outputs())
-            yield self.likelihood.probabilities(f) if is_class else f
+            yield self.likelihood.identified(self._by_chain(part.outputs()))
 
     def _few_rows(self, distribution: PredictiveDistribution) -> PredictiveDistribution:
         """Return the distribution of at most 100 of the rows, evenly spread, which tell how far a rerun moves any."""
@@ -558,12 +556,11 @@ class Draws(ChainDraws, Predictions):
         self, distribution: PredictiveDistribution, coverage: float, advance: Callable[[int], object]
     ) -> Summary:
         """Return the summary of these draws alone, without the errors that need a rerun's replicates."""
-        quantity = "class probabilities" if self.likelihood.targets == "class" else self.likelihood.quantity
         blocks = self._summarised(distribution)
         return summarise(
             self,
             blocks,
-            quantity,
+            self.likelihood.quantity,
             coverage,
             network=self.network,
             likelihood=self.likelihood,

@@ -293,7 +293,7 @@ def possible_candidates(settings: Settings, likelihoods: Sequence[Likelihood]) -
     given = settings.given_architecture()
     if given is not None:
         return [_candidate(likelihood, given, settings)]
-    if likelihood.targets == "class":
+    if likelihood.has_classes:
         # On digits, Full of one network was measured to be worse than the network under every prior tried.
         last = pn.Out(settings.hidden_layer_sizes[-1])
         return [_candidate(likelihood, last, settings, _CLASS_NETWORKS), _candidate(likelihood, pn.Full(), settings)]
@@ -313,7 +313,7 @@ def have_converged(grid: FloatArray, draws: pn.Draws, *, rhat: float, ess: float
     if not convergence(draws.stats["log_likelihood"]).max_rhat <= RHAT_USABLE:
         return False
     f = draws.distribution(grid).outputs().reshape(draws.n_chains, draws.n_draws, len(grid), -1)
-    found = convergence(draws.likelihood.probabilities(f) if draws.likelihood.targets == "class" else f)
+    found = convergence(draws.likelihood.identified(f))
     return bool((is_independent or found.max_rhat <= rhat) and found.min_ess_bulk >= ess)
 
 
@@ -322,7 +322,7 @@ def fewer_parameters(candidate: Candidate, settings: Settings, trained: int) -> 
 
     They are of several networks, of so many trained ones: the last layer of one alone would lack what these differ in.
     """
-    networks = min(trained, _CLASS_NETWORKS if candidate.likelihood.targets == "class" else _MIX_NETWORKS)
+    networks = min(trained, _CLASS_NETWORKS if candidate.likelihood.has_classes else _MIX_NETWORKS)
     width = settings.hidden_layer_sizes[-1]
     return [_candidate(candidate.likelihood, pn.Out(k), settings, networks) for k in (10, 1) if k < width]
 
@@ -355,7 +355,7 @@ def affordable_candidates(
             return [possible[0]], _describe_steps(steps, settings.minutes)
         return [possible[0]], f"the only one that the budget pays for: about {_two_digits(steps):,} steps a chain"
     candidate = possible[0]
-    if candidate.likelihood.targets != "class":
+    if not candidate.likelihood.has_classes:
         for architecture in _smaller(settings.hidden_layer_sizes):
             candidate = replace(possible[-1], architecture=architecture)
             steps = steps_of(candidate, minutes)
@@ -391,7 +391,7 @@ def _candidate(
         # layer the data choose, its chains were measured to mix better, and to predict no worse, on four UCI sets. A
         # confident classifier has output weights far larger than the paper's prior allows, which doubled the NLL on
         # digits.
-        prior = "gaussian" if not architecture.fixes_nodes or likelihood.targets == "class" else "trace-class"
+        prior = "gaussian" if not architecture.fixes_nodes or likelihood.has_classes else "trace-class"
     several = networks > 1
     chains, draws = settings.chains or CHAINS[several], settings.draws or DRAWS[several]
     return Candidate(likelihood, architecture, prior, networks, chains, draws)

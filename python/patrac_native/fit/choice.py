@@ -125,7 +125,7 @@ def run_pilots(
     trials if there are too few rows to tell.
     """
     likelihood = candidates[0].likelihood
-    parts = left_out(data, settings, by_class=likelihood.targets == "class")
+    parts = left_out(data, settings, by_class=likelihood.has_classes)
     if parts is None:
         return []
     unseen, training = parts
@@ -347,7 +347,7 @@ class _Choice:
         candidates, self.reason = affordable_candidates(possible, nets[0], self.data.training, self.settings, minutes)
         # Classes have a pilot run without a choice too: leave-one-out scores of fixed nodes do not tell what it does.
         is_open = self.settings.given_architecture() is None and self.settings.thin is None
-        if before or len(candidates) > 1 or (is_open and likelihood.targets == "class"):
+        if before or len(candidates) > 1 or (is_open and likelihood.has_classes):
             final = minutes * final_share(candidates)
             self._run(candidates, nets, final, of=len(candidates))
             tried = list(candidates[: len(self.trials) - before])

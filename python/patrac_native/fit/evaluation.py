@@ -50,7 +50,8 @@ class Evaluation:
         Of numbers: rmse and rmse_network (of posterior mean and trained network), crps and interval_width in the
         target's units; coverage of y by central intervals; nlpd and nlpd_network (mean over rows, of the standardised
         target, of the posterior and of the trained network) and nlpd_in_units (in the target's units); pit_mean and
-        pit_sd. Where rows were left out one at a time, unreliable_rows is the number of those with unreliable weights.
+        pit_sd; unseen_values, the number of rows whose target is none of the values of `DiscreteValues`, if there are
+        any. Where rows were left out one at a time, unreliable_rows is the number of those with unreliable weights.
 
         Where targets are censored, nlpd has the log probability of their bounds, and concordance, Harrell's index,
         takes the place of rmse: the share of pairs that are predicted in their order, where it is known. Each counts
@@ -132,6 +133,8 @@ def evaluate(
         scores["nlpd_network"] = None if np.isnan(calibration.nlpd_network) else calibration.nlpd_network
     if not is_class and (censored := int((~_is_known(draws.likelihood, y)).any(axis=1).sum())):
         scores["censored"] = censored
+    if not is_class and (unseen := int((~draws.likelihood.is_possible(distribution.check_targets(y))).sum())):
+        scores["unseen_values"] = unseen
     if details and kind == LEAVE_ONE_OUT:
         scores["unreliable_rows"] = calibration.unreliable
     arrays = {} if weights is None else {"weight": weights}

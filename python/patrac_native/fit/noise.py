@@ -24,6 +24,9 @@ _WIDE = 2.0
 _DEGREES_OF_FREEDOM = (2.5, 4.0, 8.0)
 # Noise of each row is not tried where values of a target stand further apart than this share of its standard deviation.
 _COARSE_GAP = 0.5
+# Targets have a probability for each value where at most so many differ, which a network's outputs can tell apart, and
+# each is that of so many rows: as many as there are folds, so that the other rows of a fold hardly ever lack one.
+_MOST_VALUES, _FEWEST_OF_VALUE = 20, 5
 # Bounds of an estimated dispersion: at the lower one, a mean count of a hundred has a variance that exceeds the Poisson
 # distribution's by a hundredth.
 _DISPERSIONS = (1e-4, 1e3)
@@ -113,10 +116,12 @@ def noise_trials(
     """Try kinds of noise of one target y (n, 1), the simplest first; there are no trials if there are too few rows.
 
     Kinds are likelihoods of real targets, the simplest last, on each of the scalings, Student-t noise where the
-    residuals of a network have its tails, and that of `counts` if y may be counts. Log probabilities of whole numbers
-    and log densities are compared as they are: the density of a whole number stands for the probability of the unit
-    around it. If nothing rivals the likelihoods themselves on a single scaling, only the simplest is tried. If one of
-    two scalings is worse under the simplest by more than two standard errors, the others are not tried on it.
+    residuals of a network have its tails, that of `counts` if y may be counts and, as the one with the most outputs
+    last, a probability for each of few values. Log probabilities of whole numbers and log densities are compared as
+    they are: the density of a whole number stands for the probability of the unit around it, and that of one of few
+    values for the probability of a cell as wide as their smallest distance. If nothing rivals the likelihoods
+    themselves on a single scaling, only the simplest is tried. If one of two scalings is worse under the simplest by
+    more than two standard errors, the others are not tried on it.
     """
     *others, simplest = likelihoods
     scaled = [FitData(rows._replace(y=scaling.transform(rows.y)), None, 1, scaling) for scaling in scalings]
@@ -132,11 +137,16 @@ def noise_trials(
         gain, error = pn.diagnostics.mean_with_error(first.nlpd - second.nlpd, first.weights)
         rich = rich if abs(gain) <= 2 * error else rich[1:] if gain > 0 else rich[:1]
     tails = [(df, data) for data, trial in rich if (df := heavier_tails(trial))]
+    as_they_are = FitData(rows, None, 1, TargetScaling.identity())
     if counts is not None:
-        trials.append(try_noise(counts, FitData(rows, None, 1, TargetScaling.identity()), settings))
+        trials.append(try_noise(counts, as_they_are, settings))
     trials += [tried(pn.StudentT(df, "sampled"), data) for df, data in tails]
-    if len(trials) > 1:
+    of_values = []
+    if takes_few_values(rows.y) and not scalings[0].log:
+        of_values = [try_noise(pn.DiscreteValues().for_training_targets(rows.y), as_they_are, settings)]
+    if len(trials) > 1 or of_values:
         trials += [tried(one, data) for one in reversed(others) for data, _ in rich]
+    trials += of_values
     return [trial for trial in trials if trial is not None]
 
 
@@ -166,6 +176,13 @@ def may_take_log(y: FloatArray) -> bool:
 def are_counts(y: npt.NDArray[np.float64]) -> bool:
     """Return whether all numbers are whole, and none is negative."""
     return bool((y >= 0).all() and (y == np.floor(y)).all())
+
+
+def takes_few_values(y: FloatArray) -> bool:
+    """Return whether few numbers differ, each that of several rows, which single precision tells apart."""
+    values, rows = np.unique(y, return_counts=True)
+    is_exact = np.array_equal(np.unique(values.astype(np.float32)), values.astype(np.float32))
+    return bool(1 < len(values) <= _MOST_VALUES and rows.min() >= _FEWEST_OF_VALUE and is_exact)
 
 
 def is_coarse(targets: FloatArray) -> bool:

@@ -25,7 +25,7 @@ from patrac_native.fit.choice import may_choose
 from patrac_native.fit.noise import are_counts, best_noise, dispersion_of, is_coarse, may_take_log, noise_trials
 from patrac_native.fit.preprocessor import refuse_dates
 from patrac_native.fit.rows import FloatArray, Rows, TargetScaling
-from patrac_native.fit.settings import Likelihood, Settings
+from patrac_native.fit.settings import NUMBERS, Likelihood, Settings
 
 
 @documented
@@ -38,18 +38,21 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     Parameters
     ----------
     {parameters}
-    likelihood : Likelihood or {"gaussian", "student-t", "heteroscedastic", "poisson", "negative-binomial", "censored"}
+    likelihood : Likelihood or {"gaussian", "student-t", "heteroscedastic", "poisson", "negative-binomial", \
+            "discrete-values", "censored"}
         Distribution of the targets, in the units of y: an object such as `Gaussian("sampled")`, or a name. "gaussian"
         is the same noise in all rows, "student-t" noise with outliers, "heteroscedastic" noise that depends on the
-        inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "censored" is
+        inputs; "poisson" and "negative-binomial" are of counts, the latter of those that vary more; "discrete-values"
+        has a probability for each value of the training rows, of which few differ (`DiscreteValues`); "censored" is
         "gaussian" of targets y (n, 2) of which lower and upper bounds are known, or of times y (n,) with `event` in
         `fit`. By default networks alone, trained on folds of at most 5,000 rows, tell by left-out rows whether there
-        are counts ("negative-binomial", where all targets are whole and none is negative), outliers ("student-t", where
-        residuals have its tails), and whether log y is predicted better (`log_target`). Otherwise it is
-        "heteroscedastic" if a short run of it is convincing on validation rows, else the better of it and "gaussian",
-        of which networks alone tell where `minutes` do not pay for such runs. It is "gaussian" where the architecture,
-        `thin`, another device than the CPU or a kernel is given, with fewer than 100 rows, and where the target takes
-        few values.
+        are counts ("negative-binomial", where all targets are whole and none is negative) or few values
+        ("discrete-values", where at most 20 differ, each in five rows or more), outliers ("student-t", where residuals
+        have its tails), and whether log y is predicted better (`log_target`). Otherwise it is "heteroscedastic" if a
+        short run of it is convincing on validation rows, else the better of it and "gaussian", of which networks alone
+        tell where `minutes` do not pay for such runs. It is "gaussian" where the architecture, `thin`, another device
+        than the CPU or a kernel is given, and with fewer than 100 rows; noise that depends on the inputs is not tried
+        where values stand far apart, such as whole numbers from 3 to 8.
     log_target : bool, optional
         Whether the likelihood is that of log y: all targets must be positive, and noise is then a factor. Predictions
         are in the units of y all the same, and `likelihood`, `noise_variance` and the fitted function are of log y. By
@@ -196,7 +199,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if event is not None:
             settings, y, held_out = _of_times(settings, y, event, held_out)
         likelihoods = settings.likelihoods(dispersion=1.0)  # estimated later, if it is not given
-        if getattr(likelihoods[-1], "targets", None) not in ("real", "count"):
+        if getattr(likelihoods[-1], "targets", None) not in NUMBERS:
             raise TypeError(
                 f"likelihood must be one of numbers, such as Gaussian('sampled'); got {likelihoods[-1]!r}. For labels "
                 "use PatracClassifier."
@@ -232,12 +235,13 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     ) -> tuple[Sequence[Likelihood], Likelihood | None, Settings]:
         """Take the kind of noise by which networks predict left-out rows best, if there is a choice.
 
-        It is settled that way whether there are counts, or a target whose logarithm is predicted better, and whether
-        noise that is the same in all rows has outliers; whether it is the same is chosen later, by pilot runs if the
-        budget pays for them.
+        It is settled that way whether there are counts or few values, or a target whose logarithm is predicted better,
+        and whether noise that is the same in all rows has outliers; whether it is the same is chosen later, by pilot
+        runs if the budget pays for them.
         """
         given = settings.log_target
         settings = replace(settings, log_target=bool(given))
+        likelihoods = [one.for_training_targets(rows.y) for one in likelihoods]
         if not (len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1):
             return likelihoods, None, settings
         # Held-out targets must be possible too.
@@ -252,6 +256,8 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         if len(trials) < 2:
             return likelihoods, None, settings
         best = best_noise(trials, say)
+        if best.kind.targets == "value":
+            return [best.kind], None, settings
         if best.kind.targets == "count":
             dispersion, text = dispersion_of(best)
             say(f"  {text}")

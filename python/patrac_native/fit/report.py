@@ -31,6 +31,8 @@ _INPUTS = 12
 _RERUN_ROWS = 60
 # A single input is plotted as a curve if it has so many different values, at so many places.
 _FEWEST_VALUES, _PLACES = 6, 200
+# Kinds of targets whose distribution function has steps.
+_STEPS = ("count", "value")
 # The confusion matrix of more classes than this has a figure of its own.
 _CLASSES_BESIDE = 8
 
@@ -53,8 +55,10 @@ def score_rows(scores: Mapping[str, Any], targets: str) -> list[list[Any]]:
         rows += [[f"entropy, {part} (nats)", value, None] for part, value in scores["entropy"].items()]
         wrong = scores["entropy_of_wrong_rows"]
         return rows + ([["entropy, epistemic, of wrong rows (nats)", wrong["epistemic"], None]] if wrong else [])
-    of_target = "" if targets == "count" else ", standardised target"
-    ends, decided = " (ends in part)" if targets == "count" else "", scores.get("coverage_decided")
+    if "unseen_values" in scores:
+        left_out.append(["rows whose target is none of the values", scores["unseen_values"], None])
+    of_target = "" if targets in _STEPS else ", standardised target"
+    ends, decided = " (ends in part)" if targets in _STEPS else "", scores.get("coverage_decided")
     if decided is not None:
         ends = " (D-calibration)"
         left_out += [
@@ -253,12 +257,15 @@ def _units_of_scores(estimator: PatracEstimator) -> str:
     likelihood = estimator.draws_.likelihood
     if likelihood.targets == "class":
         return "NLL, NLPD and entropies are in nats; the Brier score runs from 0 to 2."
-    intervals = (
-        "RMSE, CRPS and widths are counts; intervals end at whole numbers, so they cover at least what they are named "
-        "by, while the verdict's coverage and the PIT values divide a count at their end."
-        if likelihood.targets == "count"
-        else "RMSE, CRPS and widths are in the target's units; intervals of y include the noise."
-    )
+    intervals = "RMSE, CRPS and widths are in the target's units; intervals of y include the noise."
+    if likelihood.targets in _STEPS:
+        units, ends = {"count": ("counts", "whole numbers"), "value": ("in the target's units", "its values")}[
+            likelihood.targets
+        ]
+        intervals = (
+            f"RMSE, CRPS and widths are {units}; intervals end at {ends}, so they cover at least what they are named "
+            "by, while the verdict's coverage and the PIT values divide a target at their end."
+        )
     if estimator.report_.scores.get("censored"):
         intervals += (
             " Of a censored row, NLPD has the log probability of what was seen, such as a later time, and coverage and "
@@ -400,7 +407,7 @@ def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:
         ax=figure.subplots(),
     )
     ax.set(xlabel=preprocessor.names[0], ylabel=target)
-    curve = "The mean count" if est.draws_.likelihood.targets == "count" else "f"
+    curve = {"count": "The mean count", "value": "The mean"}.get(est.draws_.likelihood.targets, "f")
     yield (
         figure,
         f"{curve} over {preprocessor.names[0]}, the only input, with its 95% interval, inside the 95% interval of new "

@@ -24,8 +24,9 @@ Kernel: TypeAlias = pn.Kernel
 Prior: TypeAlias = pn.Prior
 # scikit-learn's names of activations, beside the package's own.
 _ACTIVATIONS = {"logistic": "sigmoid"}
-# The likelihoods of numbers and counts by their names.
-LIKELIHOODS = {one.label: one for one in vars(pn).values() if getattr(one, "targets", "") in ("real", "count")}
+# The likelihoods of numbers by their names.
+NUMBERS = ("real", "count", "value")
+LIKELIHOODS = {one.label: one for one in vars(pn).values() if getattr(one, "targets", "") in NUMBERS}
 # Between these a regression chooses, in the order in which it tries them. The last is the default without a choice.
 NOISE_CHOICES: tuple[Likelihood, ...] = (pn.HeteroscedasticGaussian(), pn.Gaussian("sampled"))
 # Numbers of chains and of draws of each for one network and for several; the budget by which a posterior is chosen

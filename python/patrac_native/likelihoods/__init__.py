@@ -1,7 +1,7 @@
 """The likelihoods of the network's outputs (docs/method.md, section 5).
 
 Public: Likelihood, Gaussian, HeteroscedasticGaussian, StudentT, CensoredGaussian, Categorical, Bernoulli, Poisson,
-NegativeBinomial, the registry LIKELIHOODS and `likelihood_from_dict`.
+NegativeBinomial, DiscreteValues, the registry LIKELIHOODS and `likelihood_from_dict`.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from patrac_native.likelihoods.bernoulli import Bernoulli
 from patrac_native.likelihoods.categorical import Categorical
 from patrac_native.likelihoods.censored_gaussian import CensoredGaussian
 from patrac_native.likelihoods.count import CountLikelihood, CountMixture
+from patrac_native.likelihoods.discrete_values import DiscreteValues
 from patrac_native.likelihoods.gaussian import Gaussian
 from patrac_native.likelihoods.heteroscedastic_gaussian import HeteroscedasticGaussian
 from patrac_native.likelihoods.mixture import TargetMixture
@@ -29,6 +30,7 @@ __all__ = [
     "CensoredGaussian",
     "CountLikelihood",
     "CountMixture",
+    "DiscreteValues",
     "Gaussian",
     "HeteroscedasticGaussian",
     "Likelihood",
@@ -44,9 +46,19 @@ __all__ = [
     "likelihood_from_dict",
 ]
 
-# All likelihoods by their names in the compiled core and in files.
+# All likelihoods by their names in files.
 LIKELIHOODS: dict[str, type[Likelihood]] = by_name(
-    (Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, Poisson, NegativeBinomial, CensoredGaussian)
+    (
+        Gaussian,
+        Categorical,
+        DiscreteValues,
+        Bernoulli,
+        StudentT,
+        HeteroscedasticGaussian,
+        Poisson,
+        NegativeBinomial,
+        CensoredGaussian,
+    )
 )
 # The same by their names in the estimators and on the command line.
 LIKELIHOODS_BY_LABEL = {one.label: one for one in LIKELIHOODS.values()}

@@ -50,10 +50,14 @@ class Likelihood(Complete, abstract=True):
     Attributes
     ----------
     name : str
-        Name of the likelihood in the compiled core and in files, such as "gaussian".
-    targets : {"real", "class", "binary", "count"}
-        Kind of the targets: real numbers (n, t); class labels (n,), whose logits are determined up to a common shift;
-        zeros and ones (n, t); or counts 0, 1, 2, ... (n, t).
+        Name of the likelihood in files, such as "gaussian".
+    core_name : str or None
+        Name in the compiled core, if that is another one.
+    targets : {"real", "class", "binary", "count", "value"}
+        Kind of the targets: real numbers (n, t); class labels (n,); zeros and ones (n, t); counts 0, 1, 2, ... (n, t);
+        or numbers (n, 1) of which only a few differ.
+    has_classes : bool
+        Whether each row has one of m classes, or values, whose logits the outputs are, up to a common shift.
     is_quadratic : bool
         Whether the log-likelihood is quadratic in the outputs f. `Exact()` then samples a model with a Bayesian last
         layer only.
@@ -67,7 +71,7 @@ class Likelihood(Complete, abstract=True):
     takes_offset : bool
         Whether rows may have offsets. Methods that take outputs f then take the linear predictor, f + offset.
     quantity : str
-        What summaries and reports call the outputs f.
+        What summaries and reports call the outputs f, or what is `identified` of them.
     label : str
         Name of the likelihood as an argument of the estimators and on the command line, such as "student-t".
     example : str
@@ -79,6 +83,8 @@ class Likelihood(Complete, abstract=True):
     numbers_per_target : int
         Length of the last axis of targets (n, t, ...) of which each has several numbers, such as two bounds; 1 for
         targets (n, t) or (n,).
+    values : ndarray of float64, shape (m,), or None
+        The values of targets of which few differ, one for each output, where they are known; None for other targets.
     noise_by_row : bool
         Whether the network also predicts the scale of the noise of each row.
     scale_name : str or None
@@ -91,11 +97,14 @@ class Likelihood(Complete, abstract=True):
     name: ClassVar[str]
     label: ClassVar[str]
     example: ClassVar[str]
-    targets: ClassVar[Literal["real", "class", "binary", "count"]]
+    core_name: ClassVar[str | None] = None
+    targets: ClassVar[Literal["real", "class", "binary", "count", "value"]]
+    has_classes: ClassVar[bool] = False
     is_quadratic: ClassVar[bool]
     integrates_outputs: ClassVar[bool] = False
     weight_name: ClassVar[str] = "sample_weight"
-    outputs_per_target: ClassVar[int] = 1
+    outputs_per_target: int = 1
+    values: FloatArray | None = None
     takes_offset: ClassVar[bool] = False
     quantity: ClassVar[str] = "f"
     settings: ClassVar[tuple[str, ...]] = ()
@@ -115,6 +124,10 @@ class Likelihood(Complete, abstract=True):
 
         Raises ValueError if one scale of noise would serve targets that are scaled differently.
         """
+        return self
+
+    def for_training_targets(self, y: Targets) -> Likelihood:
+        """Return the likelihood with what it takes from the training targets y (n, t) of a fit; here itself."""
         return self
 
     def wider(self) -> tuple[NoiseChange, ...]:
@@ -149,6 +162,18 @@ class Likelihood(Complete, abstract=True):
     def predicted(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return what `Draws.predict` returns for outputs f (..., m) of the network, shape (..., t); here f itself."""
         return f
+
+    def identified(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return what chains must agree on: the outputs f (..., m), or probabilities that determine them; here f."""
+        return f
+
+    def strata(self, y: Targets) -> npt.NDArray[Any] | None:
+        """Return the classes (n,) of which each part of the rows gets its share; None if there are none."""
+        return None
+
+    def is_possible(self, y: Targets) -> npt.NDArray[np.bool_]:
+        """Return which checked targets have a positive probability or density, of the shape of `typical`; here all."""
+        return np.ones(np.shape(y), dtype=bool)
 
     @abstractmethod
     def check_targets(self, y: npt.ArrayLike, n: int, m: int) -> Targets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,10 @@ class Bernoulli(Likelihood):
         values = matrix_targets(y, n, m, ENCODE_LABELS)
         refuse_targets((values != 0) & (values != 1), values, "y must be 0 or 1 for a Bernoulli likelihood")
         return values
+
+    def strata(self, y: Targets) -> npt.NDArray[Any] | None:
+        """Return the zeros and ones (n,) of a single output."""
+        return y[:, 0] if y.shape[1] == 1 else None
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return log sigmoid(f) where y is 1, log sigmoid(-f) where 0, summed over outputs: (..., n, m) to (..., n)."""

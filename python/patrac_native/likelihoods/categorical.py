@@ -36,6 +36,8 @@ class Categorical(Likelihood):
     name = label = "categorical"
     example = "Categorical()"
     targets = "class"
+    has_classes = True
+    quantity = "class probabilities"
     is_quadratic = False
     weight_name = "sample_weight, or the scale of Categorical,"
 
@@ -64,6 +66,14 @@ class Categorical(Likelihood):
                     f"({int(bad.sum())} bad rows in all). Encode the classes as 0..{m - 1}."
                 )
         return values.astype(np.int64)
+
+    def identified(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the class probabilities, shape (..., m)."""
+        return self.probabilities(f)
+
+    def strata(self, y: Targets) -> npt.NDArray[Any]:
+        """Return the labels (n,)."""
+        return y
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return log softmax(f) at each row's label, shape (..., n), for f (..., n, m) and y (n,)."""

@@ -12,9 +12,10 @@ from patrac_native.network.activations import ACTIVATIONS
 
 def check_registries() -> None:
     """Raise ImportError unless Python and the compiled core have the same activations, likelihoods and kernels."""
+    own = {name: one for name, one in LIKELIHOODS.items() if one.core_name is None}
     tables: dict[str, tuple[dict[str, Any], list[str]]] = {
         "activation": (ACTIVATIONS, _core.activations()),
-        "likelihood": (LIKELIHOODS, _core.likelihoods()),
+        "likelihood": (own, _core.likelihoods()),
         "kernel": (KERNELS, _core.kernels()),
     }
     problems = []

@@ -54,7 +54,7 @@ class SampledNetwork:
         likelihood.check_precision(data.y, network.dtype)
         parameters = reference.core_parameters(network.n_outputs, data.y, data.row_weights)
         self.compiled = CompiledModels(
-            network.spec(likelihood.name, parameters),
+            network.spec(likelihood.core_name or likelihood.name, parameters),
             data.inputs,
             targets,
             data.row_weights,

@@ -112,7 +112,7 @@ def add_run_sections(
     inputs = np.asarray(X, dtype=np.float64)
     name = draws.network.architecture.label() if name is None else name
     summary = draws.summary(inputs) if summary is None else summary
-    by_class = draws.likelihood.targets == "class"
+    by_class = draws.likelihood.has_classes
     what = summary.quantity
     worst = point is None
     if point is None:
@@ -122,7 +122,8 @@ def add_run_sections(
     (traced,) = (f[:, :, 0] for f in draws._summarised(draws.distribution(inputs[[point]])))
     if by_class:
         likeliest = int(traced.mean(axis=(0, 1)).argmax())
-        label = f"P({likeliest if classes is None else classes[likeliest]} | {where})"
+        names = draws.likelihood.values if classes is None else classes
+        label = f"P({likeliest if names is None else names[likeliest]} | {where})"
         traced = traced[:, :, likeliest]
     else:
         label = f"f({where}) less its mean"

@@ -216,8 +216,7 @@ def _watched(
     size = states_at_once(chains, len(at), network.n_outputs, theta.itemsize)
     for first in range(0, states, size):
         part = theta[:, first : first + size].reshape(-1, dim)
-        f = network.predict(part, at, threads=run.threads)
-        f = post.likelihood.probabilities(f) if post.likelihood.targets == "class" else f
+        f = post.likelihood.identified(network.predict(part, at, threads=run.threads))
         moments = moments.added(f.reshape(chains, -1, *f.shape[1:]))
     of_draw, rates = run.settings.thin // run.stride, np.concatenate([moments.rates, stats["acceptance_rate"]], axis=1)
     whole = rates.shape[1] // of_draw * of_draw

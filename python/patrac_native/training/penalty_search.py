@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from patrac_native.diagnostics.splits import IndexArray, copy_groups, split_rows
 from patrac_native.network.network import Network
@@ -84,7 +83,7 @@ def choose_training(
     shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
     with training_state(problem.work, threads), shown as bar:
         if l2 is None:
-            is_class = problem.likelihood.targets in ("class", "binary")
+            is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
             shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
             shorter["least_patience"] = _LEAST_PATIENCE
@@ -212,7 +211,7 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     if fraction * problem.n_rows < 0.5:
         raise ValueError(too_few)
     rows = np.flatnonzero(problem.row_weights > 0)
-    labels = _labels(problem)
+    labels = problem.likelihood.strata(problem.targets)
     kept = labels
     if labels is not None:
         parts = max(2, round(1 / fraction))
@@ -235,12 +234,3 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
     except ValueError as few:
         raise ValueError(too_few) from few
     return [rows[part] for part in split[:used]]
-
-
-def _labels(problem: Problem) -> npt.NDArray[Any] | None:
-    """Return the class of each row (n,), or None if the targets are no classes."""
-    if problem.likelihood.targets == "class":
-        return problem.targets
-    if problem.likelihood.targets == "binary" and problem.targets.shape[1] == 1:
-        return problem.targets[:, 0]
-    return None

@@ -260,7 +260,7 @@ def judge(e: Evidence, advice: Mapping[str, str] | None = None) -> Verdict:
 def verdict_of(e: Evidence, findings: Sequence[Finding], convergence: str) -> Verdict:
     """Return the verdict of findings on predictions and posterior, with facts on the convergence in words."""
     bands = "" if e.rerun is None else f"; {e.rerun.describe_bands()}"
-    is_function = e.architecture is not None and "class" not in e.quantity
+    is_function = e.architecture is not None and "probabilities" not in e.quantity
     posterior = Judgement.of(
         f"posterior of {'f' if is_function else e.quantity}",
         [one for one in findings if one.kind not in PREDICTION_KINDS],
