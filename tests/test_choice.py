@@ -18,7 +18,7 @@ from patrac_native.fit.evaluation import Evaluation
 from patrac_native.fit.noise import NoiseTrial, is_coarse
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import NOISE_CHOICES, Settings
-from patrac_native.fit.training import nominal_seconds
+from patrac_native.fit.training import nominal_seconds, pilot_parts, pilot_runs
 from patrac_native.verdict.calibration import calibrate
 
 # NLPD of validation rows, and that of the networks alone.
@@ -294,7 +294,7 @@ def trial_of(scores: dict[str, float]) -> Any:
 
 def test_too_few_rows_for_validation_are_the_reason_of_the_default() -> None:
     lines: list[str] = []
-    found = choose_posterior(NOISE_CHOICES, arrays(40), settings(), say=lines.append)
+    found = choose_posterior(NOISE_CHOICES, arrays(19), settings(), say=lines.append)
     assert found.reason == "the default, because too few rows can be left out to choose by them"
     assert found.pilot is None and not any("choosing among" in line for line in lines)
     assert found.candidate == possible_candidates(settings(), [found.candidate.likelihood])[0]
@@ -414,6 +414,54 @@ def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if
     # What is asked for is not exchanged.
     asked = settings(hidden_layer_sizes=(20,), architecture="full")
     assert choose_posterior([pn.Gaussian("sampled")], arrays(200), asked, say=lambda _: None).reason == "as asked"
+
+
+def test_pilot_runs_of_few_rows_leave_out_each_in_turn() -> None:
+    numbers = arrays(100)
+    ((held, kept),) = pilot_parts(numbers, settings())
+    assert (len(held.X), len(kept.X), pilot_runs(100)) == (20, 80, 1)
+    for rows in (97, 20):
+        parts = pilot_parts(arrays(rows), settings())
+        assert len(parts) == pilot_runs(rows) == 5
+        left_out = np.concatenate([held.y for held, _ in parts])
+        np.testing.assert_array_equal(np.sort(left_out), np.sort(arrays(rows).training.y))
+        assert all(len(held.X) + len(kept.X) == rows for held, kept in parts)
+        assert not any(set(held.y) & set(kept.y) for held, kept in parts)
+    assert pilot_parts(arrays(19), settings()) == [] and pilot_runs(19) == 0
+
+
+def test_pilot_runs_of_few_rows_divide_neither_groups_nor_rare_classes() -> None:
+    data = classes(60)
+    labels = np.r_[np.full(3, 2), data.training.y[3:]]  # three rows of a third class
+    rare = dataclasses.replace(data, training=data.training._replace(y=labels))
+    parts = pilot_parts(rare, settings(), by_class=True)
+    assert len(parts) == 5 and sum(len(held.X) for held, _ in parts) == 57
+    assert all(set(kept.y) == {0, 1, 2} and (kept.y == 2).sum() == 3 for _, kept in parts)
+    few = classes(45)
+    grouped = dataclasses.replace(few, training=few.training._replace(groups=np.arange(45) % 3))
+    parts = pilot_parts(grouped, settings())
+    assert [len(set(held.groups)) for held, _ in parts] == [1, 1, 1]
+    assert not any(set(held.groups) & set(kept.groups) for held, kept in parts)
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_a_posterior_of_few_rows_is_scored_on_all_of_them(is_class: bool) -> None:
+    data, likelihood = (classes(45), pn.Categorical()) if is_class else (arrays(45), pn.Gaussian("sampled"))
+    given = settings(hidden_layer_sizes=(4,), minutes=0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # chains as short as these do not converge
+        found = choose_posterior([likelihood], data, given, say=lambda _: None)
+    assert found.pilot is not None and len(found.trials) >= 1 and found.minutes > 0
+    for trial in found.trials:
+        scores, of_rows = trial.evaluation.calibration, trial.evaluation.arrays["nlpd"]
+        assert scores.kind == trial.evaluation.scores["kind"] == "validation" and scores.rows == len(of_rows) == 45
+        assert scores.nlpd == trial.evaluation.scores["nlpd"] == pytest.approx(of_rows.mean())
+        assert np.isfinite([scores.nlpd_network, scores.nlpd_difference_se]).all()
+    name = "accuracy" if is_class else "coverage"
+    assert name in found.trials[0].evaluation.scores
+    # Five pilot runs of each candidate leave less of the budget for the final one.
+    possible = possible_candidates(given, [likelihood])
+    assert final_share(possible, 5) == pytest.approx(1 / (1 + 5 * (1 / final_share(possible) - 1)))
 
 
 def test_a_posterior_of_classes_that_is_asked_for_has_no_pilot_run(monkeypatch: pytest.MonkeyPatch) -> None:

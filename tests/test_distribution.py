@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from scipy import stats
 import patrac_native as pn
 import problems
 from patrac_native.diagnostics import class_nlpd, crps, entropy_decomposition, leave_one_out, nlpd
+from patrac_native.likelihoods.real import PredictiveMixture, standard_normal
 
 LIKELIHOODS = {
     "gaussian": (pn.Gaussian([0.2, 0.5]), 2),
@@ -116,6 +118,10 @@ def test_numbers_are_sums_over_weighted_draws(name: str) -> None:
         step = average(law.cdf(targets) - law.cdf(targets - 1)) if name == "poisson" else 0.0
         ties = np.random.default_rng(0).uniform(size=targets.shape)
         np.testing.assert_allclose(at_X.pit(y, ties=ties), average(law.cdf(targets)) - (1 - ties) * step, rtol=2e-5)
+        several = at_X.inside(y, [0.5, 0.8])
+        np.testing.assert_array_equal(several, np.stack([at_X.inside(y, 0.5), at_X.inside(y, 0.8)], axis=-1))
+        with pytest.raises(ValueError, match=r"coverage\[1\] must be"):
+            at_X.inside(y, [0.5, 1.0])
         with pytest.raises(TypeError, match="has no class probabilities"):
             at_X.probabilities()
 
@@ -235,3 +241,57 @@ def test_scores_of_a_row_from_arrays_do_not_depend_on_the_other_rows() -> None:
     for row in range(N):
         for one, other in zip(scores(slice(row, row + 1)), whole, strict=True):
             np.testing.assert_array_equal(one, other[row : row + 1])
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_slices_of_rows_on_threads_change_no_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(name)
+    is_class = name == "categorical"
+    methods = ["probabilities"] if is_class else ["mean", "sd", "quantiles"]
+    for of, _ in both(name):
+        found = []
+        for numbers, threads in ((2**17, 1), (of.distribution(X).n_draws * 5, 3)):  # slices of 5, 5 and 2 rows
+            monkeypatch.setattr("patrac_native.draws.distribution._SLICE_NUMBERS", numbers)
+            at = of.distribution(X, threads=threads)
+            assert [rows.stop for rows, _ in at._slices] == ([5, 10, 12] if threads > 1 else [])
+            values = {what: getattr(at, what)() for what in methods}
+            values |= {"log_density": at.log_density(y), "left out": at.left_out(y).nlpd(y, per_row=True)}
+            values |= {} if is_class else {"cdf": at.cdf(y), "inside": at.inside(y), "crps": at.crps(y, per_row=True)}
+            found.append(values)
+        for what, value in found[0].items():
+            np.testing.assert_array_equal(found[1][what], value, err_msg=what)
+
+
+@pytest.mark.parametrize("df", [1.0, 4.0, np.inf])
+def test_a_quantile_takes_few_evaluations_of_all_draws(df: float) -> None:
+    """Each of them is the time of a prediction; Newton's steps would need one or two more."""
+    noise, sizes = standard_normal() if df == np.inf else pn.StudentT(df).noise(), []
+
+    def counted(u: Any) -> Any:
+        sizes.append(len(u))
+        return noise.cdf(u)
+
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.2, 0.4, (2_000, 1))
+    location = 0.3 * rng.normal(size=(2_000, 50)) + rng.normal(size=50)
+    mixture = PredictiveMixture(location, replace(noise, scale=scale, cdf=counted))
+    for probability in (0.025, 0.5, 0.9):
+        sizes.clear()
+        found = mixture.quantile(probability)
+        assert sizes.count(2_000) <= 3
+        # Twice the rounding of a mean of 2,000 numbers of at most one.
+        np.testing.assert_allclose(mixture.cdf(found), probability, atol=4e-13)
+
+
+def test_the_table_of_counts_evaluates_the_predictor_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exponential for each count and draw took most of the time of an interval of counts."""
+    calls = []
+    share = pn.NegativeBinomial.next_share
+    monkeypatch.setattr(pn.NegativeBinomial, "next_share", lambda *given: calls.append(1) or share(*given))
+    f = np.random.default_rng(0).normal(1.0, 0.5, size=(40, 6, 1))
+    mixture = pn.NegativeBinomial(0.5).mixture(f)
+    lower, upper = mixture.interval(0.9)
+    assert len(calls) == 1 and (lower <= upper).all()
+    size = 1 / 0.5
+    expected = stats.nbinom(size, size / (size + np.exp(f[..., 0]))).cdf(upper).mean(axis=0)
+    np.testing.assert_allclose(mixture.cdf(upper), expected, rtol=1e-12)

@@ -17,7 +17,7 @@ from patrac_native.fit.choice import best_of
 from patrac_native.fit.fitting import with_advice
 from patrac_native.fit.rows import hold_out
 from patrac_native.fit.settings import Settings
-from patrac_native.fit.training import left_out
+from patrac_native.fit.training import pilot_parts
 from patrac_native.posterior.sampled_density import FitQuality
 
 FIT: dict[str, Any] = {
@@ -64,11 +64,10 @@ def test_pilot_runs_of_one_network_end_once_f_can_be_used() -> None:
     reg, _ = fitted(minutes=0.03, architecture="auto")
     ended = [trial for trial in reg.result_.trials if trial.candidate.networks == 1 and trial.draws.n_draws < 100]
     assert ended
-    parts = left_out(reg.result_.data, reg.result_.settings)
-    assert parts is not None
+    ((unseen, _),) = pilot_parts(reg.result_.data, reg.result_.settings)
     for trial in ended:
         assert isinstance(trial.draws, pn.Draws)
-        assert have_converged(parts[0].X, trial.draws, rhat=1.05, ess=100)
+        assert have_converged(unseen.X, trial.draws, rhat=1.05, ess=100)
         assert trial.steps == trial.draws.settings["warmup_steps"] + trial.draws.settings["thin"] * trial.draws.n_draws
     assert all(trial.draws.n_draws == 100 for trial in reg.result_.trials if trial.candidate.networks > 1)
 

@@ -84,6 +84,19 @@ def test_import_sampling_and_prediction_load_nothing_heavy() -> None:
     assert [name for name in HEAVY if name in loaded] == []
 
 
+def test_training_and_convergence_load_no_compiler_and_no_arviz() -> None:
+    """Either takes seconds to import, which is as long as a fit of few rows."""
+    code = (
+        "import sys, numpy as np, patrac_native as pn\n"
+        "X = np.linspace(-1, 1, 40)[:, None]\n"
+        "pn.train([1, 3, 1], X, X[:, 0], max_epochs=5, progress=False)\n"
+        "assert pn.diagnostics.convergence(np.random.default_rng(0).normal(size=(2, 50, 3))).max_rhat < 2\n"
+        "print(*sys.modules)"
+    )
+    loaded = output_of(code).split()
+    assert "torch" in loaded and [name for name in ("torch._dynamo", "arviz_stats") if name in loaded] == []
+
+
 def test_what_does_not_train_needs_no_torch() -> None:
     """torch is hundreds of megabytes: a machine that samples, or predicts from files, can do without."""
     code = """

@@ -46,6 +46,9 @@ def test_noise_is_that_of_scipy(df: float, scale: float) -> None:
     far = [-1e200, -1e8, 1e8, 1e200]
     np.testing.assert_allclose(noise.cdf(np.array(far)), expected.cdf(far), atol=1e-15)
     np.testing.assert_allclose(np.exp(noise.log_density(u)), expected.pdf(u), rtol=1e-12)
+    step = 1e-6 * np.maximum(1.0, np.abs(u))  # central differences have errors of its square and of rounding over it
+    difference = (noise.log_density(u + step) - noise.log_density(u - step)) / (2 * step)
+    np.testing.assert_allclose(noise.slope(u), difference, rtol=1e-7, atol=1e-8)
     assert noise.cdf(np.array([-np.inf, np.inf])).tolist() == [0.0, 1.0]
     assert noise.quantile(0.9) == pytest.approx(expected.ppf(0.9), rel=1e-9)
     assert noise.variance == pytest.approx(scale**2 * float(expected.var()) if df > 2 else np.inf)

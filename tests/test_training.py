@@ -198,6 +198,18 @@ def test_optimizers_lower_the_loss(optimizer: Any) -> None:
     assert history.best_loss < history.loss[0]
 
 
+def test_adam_is_that_of_torch() -> None:
+    class Fused(torch.optim.Adam):
+        def __init__(self, parameters: Any, lr: float) -> None:
+            super().__init__(parameters, lr=lr, fused=True)
+
+    X, y = sine(40)
+    for size in (None, 16):
+        ours, theirs = (short(X, y, optimizer=one, batch_size=size) for one in ("adam", Fused))
+        for mine, other in zip([*ours.weights, *ours.biases], [*theirs.weights, *theirs.biases], strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
 def test_preset_of_the_paper_and_what_overrides_it() -> None:
     X, y = sine(20)
     history = short(X, y, preset="paper").history

@@ -1,4 +1,4 @@
-"""Mixing and convergence of function draws: autocorrelation and ESS (paper, Appendix C), R-hat and MCSE by ArviZ."""
+"""Mixing and convergence of function draws: autocorrelation and ESS (paper, Appendix C), R-hat and MCSE as ArviZ has them."""
 
 from __future__ import annotations
 
@@ -354,46 +354,32 @@ def convergence(f: ArrayLike, *, quantiles: float | Sequence[float] = ()) -> Con
 def convergence_reporting(
     f: ArrayLike, quantiles: float | Sequence[float], advance: Callable[[int], object]
 ) -> ConvergenceSummary:
-    """Evaluate `convergence`, and call `advance(1)` after each row and output."""
-    array_stats: Any = import_module("arviz_stats.base").array_stats
+    """Evaluate `convergence`, and call `advance` with the number of rows and outputs after each block of them."""
     draws = chain_draws("f", f, min_draws=_MIN_DRAWS)
     levels = tuple(check_probabilities(quantiles, "quantiles", may_be_empty=True))
     n_chains, n_draws = draws.shape[:2]
-    shape, half = draws.shape[2:], n_draws // 2
+    shape = draws.shape[2:]
     points = np.moveaxis(draws.reshape(n_chains, n_draws, -1), 2, 0)
     found = {name: np.full(len(points), np.nan) for name in _STATISTICS}
     at_quantiles = np.full((len(levels), len(points)), np.nan)
     n_constant = 0
-    scores = _NormalScores(n_chains * 2 * half)
-    for index, point in enumerate(points):
-        one = np.ascontiguousarray(point, dtype=np.float64)
-        found["mean"][index], found["sd"][index] = one.mean(), one.std(ddof=1)
-        if np.ptp(one) == 0:
-            n_constant += 1
-            advance(1)
-            continue
+    scores = _NormalScores(n_chains * 2 * (n_draws // 2))
+    for rows in row_slices(len(points), 64 * n_chains * n_draws):
+        block = np.ascontiguousarray(points[rows], dtype=np.float64)
+        flat = block.reshape(len(block), -1)
+        found["mean"][rows], found["sd"][rows] = flat.mean(axis=1), flat.std(axis=1, ddof=1)
+        changes = np.ptp(flat, axis=1) > 0
+        n_constant += int((~changes).sum())
+        at = rows.start + np.flatnonzero(changes)
         # Chains that are constant but differ have the variance zero within them and an infinite R-hat, which is right.
         with np.errstate(divide="ignore", invalid="ignore"):
-            halves = chain_halves(one)
-            compared = halves if n_chains == 1 else one
-            if half < _MIN_DRAWS:  # too short for ArviZ to take halves that have been ranked already
-                found["ess_bulk"][index] = array_stats.ess(one, method="bulk")
-                if compared.shape[1] >= _MIN_DRAWS:
-                    found["rhat"][index] = array_stats.rhat(compared)
-            else:
-                bulk, folded = scores.of(halves)
-                if n_chains == 1:
-                    found["rhat"][index] = array_stats.rhat(compared)
-                else:
-                    found["rhat"][index] = max(array_stats.rhat(each, method="identity") for each in (bulk, folded))
-                del folded, halves, compared  # of long chains each takes much memory
-                found["ess_bulk"][index] = array_stats.ess(bulk, method="identity")
-                del bulk
-            found["ess_tail"][index] = array_stats.ess(one, method="tail", prob=_TAIL)
-            found["mcse_mean"][index] = array_stats.mcse(one, method="mean")
-            for row, level in enumerate(levels):
-                at_quantiles[row, index] = array_stats.mcse(one, method="quantile", prob=level)
-        advance(1)
+            if len(at):
+                block, flat = block[changes], flat[changes]
+                _add_statistics(found, at, block, scores)
+            if len(at) and levels:
+                array_stats: Any = import_module("arviz_stats.base").array_stats
+                at_quantiles[:, at] = [array_stats.mcse(block, method="quantile", prob=level) for level in levels]
+        advance(rows.stop - rows.start)
     return ConvergenceSummary(
         **{name: values.reshape(shape) for name, values in found.items()},
         mcse_quantiles=at_quantiles.reshape((len(levels), *shape)),
@@ -402,6 +388,78 @@ def convergence_reporting(
         n_draws=n_draws,
         n_constant=n_constant,
     )
+
+
+def _add_statistics(
+    found: dict[str, FloatArray], at: NDArray[np.intp], block: FloatArray, scores: _NormalScores
+) -> None:
+    """Set the statistics of the points `at`, whose draws (point, chain, draw) change, to those of ArviZ, to the bit."""
+    halves = _halves(block)
+    bulk, folded = scores.of(halves)
+    found["ess_bulk"][at] = _ess(bulk)
+    if block.shape[1] > 1:
+        found["rhat"][at] = np.fmax(_rhat(bulk), _rhat(folded))
+    elif halves.shape[2] >= _MIN_DRAWS:
+        again = _halves(halves)
+        bulk, folded = _NormalScores(again[0].size).of(again)
+        found["rhat"][at] = np.fmax(_rhat(bulk), _rhat(folded))
+    del bulk, folded  # of long chains each takes much memory
+    found["mcse_mean"][at] = found["sd"][at] / np.sqrt(_ess(halves))
+    ends = np.quantile(block.reshape(len(block), -1), _TAIL, axis=1)
+    found["ess_tail"][at] = np.min([_ess(_halves(block <= end[:, None, None]).astype(np.float64)) for end in ends], 0)
+
+
+def _halves(chains: NDArray[Any]) -> NDArray[Any]:
+    """Return `chain_halves` of chains (point, chain, draw)."""
+    half = chains.shape[2] // 2
+    return np.concatenate([chains[..., :half], chains[..., chains.shape[2] - half :]], axis=1)
+
+
+def _rhat(chains: FloatArray) -> FloatArray:
+    """Return R-hat (point,) of chains (point, chain, draw), as they are."""
+    n = chains.shape[2]
+    between, within = n * chains.mean(axis=2).var(axis=1, ddof=1), chains.var(axis=2, ddof=1).mean(axis=1)
+    return np.asarray(np.sqrt((between / within + n - 1) / n))
+
+
+def _ess(chains: FloatArray) -> FloatArray:
+    """Return the effective number of draws (point,) of chains (point, chain, draw), as they are (Geyer 1992)."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    _, n_chains, n = chains.shape
+    size, length = n_chains * n, next_fast_len(2 * n)
+    means = chains.mean(axis=2)
+    spectrum = rfft(chains - means[..., None], n=length, axis=2)
+    spectrum *= np.conjugate(spectrum)
+    products = irfft(spectrum, n=length, axis=2)[..., :n]
+    products /= n
+    # The order of a sum is that of contiguous numbers.
+    covariance = np.ascontiguousarray(np.moveaxis(products, 1, 2)).mean(axis=2)
+    variance = covariance[:, 0] * n / (n - 1.0)
+    total = variance * (n - 1.0) / n
+    if n_chains > 1:
+        total = total + means.var(axis=1, ddof=1)
+    rho = 1.0 - (variance[:, None] - covariance) / total[:, None]
+    rho[:, 0] = 1.0
+    ess = np.array([size / max(_monotone_time(one), 1.0 / np.log10(size)) for one in rho])
+    ess[np.isnan(rho).any(axis=1)] = np.nan
+    flat = chains.reshape(len(chains), -1)
+    ess[np.ptp(flat, axis=1) < np.finfo(np.float64).resolution] = size
+    return ess
+
+
+def _monotone_time(rho: FloatArray) -> float:
+    """Return the autocorrelation time of ArviZ: `_geyer_time`, with the even lag after the last pair if positive."""
+    even = len(rho) // 2 * 2
+    pairs, last = rho[0:even:2] + rho[1:even:2], max(0, (len(rho) - 3) // 2)
+    stop = np.flatnonzero(~(pairs[: last + 1] > 0))
+    count = int(stop[0]) if len(stop) else last
+    kept, lowest = rho[: 2 * count].copy(), np.minimum.accumulate(pairs[:count])
+    for pair in np.flatnonzero(pairs[1:count] > lowest[:-1]) + 1 if count else ():
+        kept[2 * pair : 2 * pair + 2] = 0.5 * lowest[pair - 1]
+    # A pair of the sum zero was kept before the search ended, and so was a positive even lag of a negative one.
+    after = rho[2 * count] if pairs[count] >= 0 or rho[2 * count] > 0 else 0.0
+    return float(-1.0 + 2.0 * np.sum(kept) + after)
 
 
 class NestedRhat(NamedTuple):
@@ -493,28 +551,28 @@ class _NormalScores:
         self._of_rank = ndtri((ranks - 3 / 8) / (size - 2 * 3 / 8 + 1))  # Blom (1958), as in ArviZ
 
     def of(self, chains: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the scores of values (chain, draw), and those of their distances from the median, likewise."""
-        values = chains.ravel()
-        order = np.argsort(values)
-        ordered = values[order]
-        bulk = np.empty_like(values)
-        bulk[order] = self._of_ordered(ordered)
-        ordered -= np.median(ordered)
+        """Return the scores of values (point, chain, draw), and those of distances from their median, likewise."""
+        values = chains.reshape(len(chains), -1)
+        order = np.argsort(values, axis=1)
+        ordered = np.take_along_axis(values, order, axis=1)
+        bulk, folded = np.empty_like(values), np.empty_like(values)
+        np.put_along_axis(bulk, order, self._of_ordered(ordered), axis=1)
+        ordered -= np.median(ordered, axis=1, keepdims=True)
         distances = np.abs(ordered, out=ordered)
-        again = np.argsort(distances)
-        scores = self._of_ordered(distances[again])
-        del ordered, distances
-        folded = np.empty_like(values)
-        folded[order[again]] = scores
+        again = np.argsort(distances, axis=1)
+        scores = self._of_ordered(np.take_along_axis(distances, again, axis=1))
+        np.put_along_axis(folded, np.take_along_axis(order, again, axis=1), scores, axis=1)
         return bulk.reshape(chains.shape), folded.reshape(chains.shape)
 
     def _of_ordered(self, ordered: FloatArray) -> FloatArray:
-        """Return the scores of values in ascending order; equal values have the mean of their ranks."""
-        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        count = np.diff(first, append=len(ordered))
-        # The ranks first + 1 .. first + count have the mean first + (count + 1) / 2.
-        found: FloatArray = np.repeat(self._of_rank[2 * first + count - 1], count)
-        return found
+        """Return the scores of values (point, size) in ascending order; equal values have the mean of their ranks."""
+        starts = np.ones(ordered.shape, dtype=bool)
+        np.not_equal(ordered[:, 1:], ordered[:, :-1], out=starts[:, 1:])
+        first = np.flatnonzero(starts)
+        count = np.diff(first, append=ordered.size)
+        # The ranks first + 1 .. first + count of a point's values have the mean first + (count + 1) / 2.
+        found = np.repeat(self._of_rank[2 * (first % ordered.shape[1]) + count - 1], count)
+        return found.reshape(ordered.shape)
 
 
 def chain_halves(chains: NDArray[Any]) -> NDArray[Any]:

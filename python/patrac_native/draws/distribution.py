@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, overload
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native import diagnostics
+from patrac_native.diagnostics._arrays import processors
 from patrac_native.diagnostics.averages import log_mean_over_draws, mean_over_draws
 from patrac_native.diagnostics.psis import LeftOutRows
 from patrac_native.likelihoods import Likelihood, TargetMixture
@@ -40,6 +43,8 @@ from patrac_native.verdict.calibration import (
 
 # Maximum size of the outputs of all draws in one block of rows.
 _BLOCK_BYTES = 64 * 2**20
+# A block is evaluated in slices of rows with about so many numbers: these fit the caches, and threads share them.
+_SLICE_NUMBERS = 2**17
 # What compares models that fix parameters.
 SCORE_NEW_ROWS = (
     "Score rows that neither the network nor the posterior has seen: draws.distribution(X_new).log_density(y_new)."
@@ -101,6 +106,7 @@ class PredictiveDistribution:
         *,
         is_mixture: bool,
         expects_offset: bool,
+        threads: int | None = None,
     ) -> None:
         self.likelihood = components[0].likelihood
         self.n_rows = len(X)
@@ -111,6 +117,7 @@ class PredictiveDistribution:
         self.X = X
         self.offset = self.likelihood.check_offset(offset, self.n_rows, self.n_outputs)
         self._lacks_offset = expects_offset and offset is None
+        self._threads = threads or processors()
         self._first = 0  # of these rows within those of the caller
         self._left_out: tuple[npt.NDArray[Any], FloatArray] | None = None
         self._draw_weights: FloatArray | None = None  # (M,), or None for equal ones
@@ -151,6 +158,20 @@ class PredictiveDistribution:
                 part._evaluated = [(one, f[:, own : own + part.n_rows].copy()) for one, f in together._evaluated]
             yield rows, part
 
+    @cached_property
+    def _slices(self) -> list[tuple[slice, PredictiveDistribution]]:
+        """Slices of a block's rows with their outputs, each of which keeps what it computes; none of few rows."""
+        size, evaluated = max(1, _SLICE_NUMBERS // self.n_draws), self._evaluated
+        if self.n_rows <= size:
+            return []  # the distribution itself would hold itself
+        found = []
+        for first in range(0, self.n_rows, size):
+            rows = slice(first, min(first + size, self.n_rows))
+            part = self._of_rows(rows)
+            part._evaluated = [(one, np.ascontiguousarray(f[:, rows])) for one, f in evaluated]
+            found.append((rows, part))
+        return found
+
     def _of_rows(self, rows: slice) -> PredictiveDistribution:
         """Return the distribution of a block of rows."""
         left_out = self._left_out
@@ -168,7 +189,7 @@ class PredictiveDistribution:
     def _changed(self, *, keep_outputs: bool = False, **attributes: Any) -> PredictiveDistribution:
         """Return a copy with other attributes, without what has been computed, except for the outputs if asked."""
         found = copy.copy(self)
-        for name in ("_weights", "_importance", *([] if keep_outputs else ["_evaluated"])):
+        for name in ("_weights", "_importance", "_slices", "mixtures", *([] if keep_outputs else ["_evaluated"])):
             found.__dict__.pop(name, None)
         found.__dict__.update(attributes)
         return found
@@ -233,14 +254,17 @@ class PredictiveDistribution:
         found: FloatArray = ends[..., 0] + shares * (ends[..., 1] - ends[..., 0])
         return found
 
-    def inside(self, y: npt.ArrayLike, coverage: float = 0.95) -> FloatArray:
-        """Return the share of each target (n, t) that is inside its central interval of the given probability.
+    def inside(self, y: npt.ArrayLike, coverage: float | Sequence[float] = 0.95) -> FloatArray:
+        """Return the share of each target (n, t), of several probabilities (n, t, q), inside its central intervals.
 
         That is 1 or 0, except for counts: their intervals end at counts and cover more than their probability, so a
         count at the end counts in part. The expected mean of these shares, which `coverage` returns, is the probability
         itself if the predictions are calibrated.
         """
-        check_probability(coverage, "coverage")
+        if np.ndim(coverage) == 0:
+            check_probability(coverage, "coverage")
+        else:
+            check_probabilities(coverage, "coverage")
         return self._each_at(y, lambda mixture, seen: mixture.inside(seen, coverage))
 
     def coverage(
@@ -284,11 +308,9 @@ class PredictiveDistribution:
             raise ValueError(f"crps needs at least 2 draws; there is {self.n_draws}.")
         targets = self.check_targets(y)
 
-        def score(part: PredictiveDistribution, rows: slice) -> FloatArray:
-            noisy = part.sample((seed + part._first) % 2**64)
-            return part.likelihood.crps_rows(noisy, targets[rows])
-
-        scores = self._rowwise(score)
+        # The noise is drawn for a block.
+        noisy = ((rows, part.sample((seed + part._first) % 2**64)) for rows, part in self.blocks())
+        scores = np.concatenate([self.likelihood.crps_rows(one, targets[rows]) for rows, one in noisy])
         return scores if per_row else self._mean(scores, sample_weight)
 
     # -- of classes ------------------------------------------------------------------------------------------------
@@ -423,7 +445,12 @@ class PredictiveDistribution:
         else:
             alone = [self._components[0].alone(net, 1.0 / len(nets)) for net in nets]
         return PredictiveDistribution(
-            alone, self.X, self.offset, is_mixture=len(alone) > 1, expects_offset=self._lacks_offset
+            alone,
+            self.X,
+            self.offset,
+            is_mixture=len(alone) > 1,
+            expects_offset=self._lacks_offset,
+            threads=self._threads,
         )
 
     def calibration(
@@ -565,8 +592,20 @@ class PredictiveDistribution:
         return float(np.average(values, axis=0, weights=weights).mean())
 
     def _rowwise(self, value_of: Callable[[PredictiveDistribution, slice], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return values of all rows, which `value_of` computes for a block."""
-        return np.concatenate([value_of(part, rows) for rows, part in self.blocks()])
+        """Return values of all rows, which `value_of` computes for slices of them, several at a time."""
+
+        def of_slice(part: PredictiveDistribution, first: int, rows: slice) -> npt.NDArray[Any]:
+            return value_of(part, slice(first + rows.start, first + rows.stop))
+
+        found: list[npt.NDArray[Any]] = []
+        with ThreadPoolExecutor(self._threads) as pool:
+            for block, whole in self.blocks():
+                if whole._slices:
+                    rows, parts = zip(*whole._slices, strict=True)
+                    found += pool.map(of_slice, parts, itertools.repeat(block.start), rows)
+                else:
+                    found.append(value_of(whole, block))
+        return np.concatenate(found)
 
     def _each(self, value_of: Callable[[TargetMixture], FloatArray]) -> FloatArray:
         """Return values (n, t, ...) of each target's distribution."""

@@ -121,6 +121,7 @@ class Predictions(ABC):
             offset,
             is_mixture=members[0][0] is not own,
             expects_offset=any(member.settings.get("has_offset") for member, _ in members),
+            threads=threads,
         )
 
     def predict(

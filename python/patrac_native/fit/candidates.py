@@ -16,7 +16,7 @@ from patrac_native.fit.budget import MIN_STEPS, minutes_of, steps_within
 from patrac_native.fit.evaluation import members_of
 from patrac_native.fit.rows import FloatArray, Rows
 from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, Prior, Settings
-from patrac_native.fit.training import PILOT_FRACTION
+from patrac_native.fit.training import PILOT_FRACTION, pilot_runs
 
 # The numbers of networks where the architecture is chosen: of Mix, whose frozen nodes no chain changes, and of classes.
 _MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
@@ -155,7 +155,7 @@ class Candidate:
     def pilot_minutes(self, minutes: float, net: pn.Network, rows: Rows, settings: Settings) -> float:
         """Return the minutes of a pilot run with as many steps as the final run would have, of so many minutes."""
         post = self.posteriors([net], rows, settings)[0]
-        return minutes * self.first_share(post, settings, minutes) * pilot_cost(self)
+        return minutes * self.first_share(post, settings, minutes) * pilot_cost(self, pilot_runs(len(rows.X)))
 
     def schedule(self, post: pn.Posterior, settings: Settings, minutes: float) -> Schedule:
         """Return the lengths of the chains, which the settings give or which take so many minutes.
@@ -342,7 +342,8 @@ def affordable_candidates(
     def steps_of(candidate: Candidate, minutes: float) -> int:
         return candidate.steps_within(minutes, net, rows, settings)
 
-    final = minutes * final_share(possible) if len(possible) > 1 else minutes
+    runs = pilot_runs(len(rows.X))
+    final = minutes * final_share(possible, runs) if len(possible) > 1 else minutes
     steps = steps_of(possible[0], final)
     if steps >= MIN_STEPS:
         if settings.thin is not None:
@@ -364,17 +365,17 @@ def affordable_candidates(
     return [candidate], _describe_steps(steps, settings.minutes)
 
 
-def final_share(candidates: Sequence[Candidate]) -> float:
-    """Return the share of the budget that is left for the final run if all candidates have a pilot run.
+def final_share(candidates: Sequence[Candidate], runs: int = 1) -> float:
+    """Return the share of the budget that is left for the final run if all candidates have so many pilot runs.
 
     A pilot run of each candidate then has as many steps as the final run, on fewer rows and with fewer chains.
     """
-    return 1.0 / (1.0 + sum(pilot_cost(one) for one in candidates))
+    return 1.0 / (1.0 + sum(pilot_cost(one, runs) for one in candidates))
 
 
-def pilot_cost(candidate: Candidate) -> float:
-    """Return the operations of a pilot run relative to those of a final run with as many steps."""
-    return (1 - PILOT_FRACTION) * candidate.pilot().n_chains / candidate.n_chains
+def pilot_cost(candidate: Candidate, runs: int = 1) -> float:
+    """Return the operations of so many pilot runs relative to those of a final run with as many steps."""
+    return runs * (1 - PILOT_FRACTION) * candidate.pilot().n_chains / candidate.n_chains
 
 
 def _candidate(

@@ -28,7 +28,7 @@ from patrac_native.fit.candidates import (
     have_converged,
     possible_candidates,
 )
-from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, members_of
+from patrac_native.fit.evaluation import VALIDATION, Evaluation, evaluate, members_of, pooled
 from patrac_native.fit.noise import best_noise, is_coarse, try_noise
 from patrac_native.fit.rows import FitData
 from patrac_native.fit.settings import Likelihood, Settings
@@ -37,8 +37,9 @@ from patrac_native.fit.training import (
     PILOT_FRACTION,
     Choice,
     describe_training,
-    left_out,
     nominal_seconds,
+    pilot_parts,
+    pilot_runs,
     train_networks,
 )
 
@@ -53,7 +54,10 @@ _FEWEST_ROWS = 10
 
 @dataclass(frozen=True)
 class Trial:
-    """A pilot run: what was tried, as the final run would be, steps of each chain, and scores of validation rows."""
+    """A pilot run: what was tried, as the final run would be, steps of each chain, and scores of validation rows.
+
+    Of several, which left out parts of few rows in turn, steps and draws are the first one's.
+    """
 
     candidate: Candidate
     steps: int
@@ -118,6 +122,8 @@ def run_pilots(
 ) -> list[Trial]:
     """Run the candidates of one likelihood on four fifths of the training rows and score them on the others.
 
+    Of few rows each fifth is left out in turn, and the scores are of all of them.
+
     Each pilot run has as many steps as the candidate's final run would have, of which the budget would pay for so many
     minutes, because chains that have not converged predict differently with every number of steps; those of one network
     end once they have. The first candidate is the only one to be tried if it is convincing, which leaves more of the
@@ -125,32 +131,41 @@ def run_pilots(
     trials if there are too few rows to tell.
     """
     likelihood = candidates[0].likelihood
-    parts = left_out(data, settings, by_class=likelihood.has_classes)
-    if parts is None:
+    parts = pilot_parts(data, settings, by_class=likelihood.has_classes)
+    if not parts:
         return []
-    unseen, training = parts
     pilots = [candidate.pilot() for candidate in candidates]
     trained = max(pilot.trained for pilot in pilots)
-    nets = train_networks(net.layer_sizes, training, likelihood, settings, networks=trained, l2=Choice.of(net).l2)
+    penalty = Choice.of(net).l2
+    networks = [
+        train_networks(net.layer_sizes, training, likelihood, settings, networks=trained, l2=penalty)
+        for _, training in parts
+    ]
     trials: list[Trial] = []
-    until = functools.partial(have_converged, unseen.spread(GRID_ROWS).X, rhat=RHAT_USABLE, ess=_PILOT_ESS)
     may_end = settings.thin is None and settings.device in ("auto", "cpu")
     for candidate, pilot in zip(candidates, pilots, strict=True):
         # The number of steps follows from the final run: all rows, all chains.
         schedule = candidate.schedule(candidate.posteriors([net], data.training, settings)[0], settings, minutes)
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
-        with pn.Note.collect():  # notes on a run are about its use; this one is scored
-            posts = pilot.posteriors(nets, training, settings)
-            ended = until if may_end and len(posts) == 1 else None
-            draws = pilot.sample(posts, nets, schedule, settings, until=ended, say=say)
-        members = members_of(draws)
-        if not all(one.settings["completed"] for one in members) or len(members) < pilot.networks:
-            # Ctrl-C ended the run, with a note that is not shown here.
-            raise KeyboardInterrupt
-        scored = evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets[: pilot.trained], details=False)
-        run = members[0].settings
-        trials.append(Trial(candidate, run["warmup_steps"] + run["thin"] * draws.n_draws, scored, draws))
+        found: list[pn.Draws | pn.DrawsMixture] = []
+        scored: list[Evaluation] = []
+        for (unseen, training), nets in zip(parts, networks, strict=True):
+            with pn.Note.collect():  # notes on a run are about its use; this one is scored
+                posts = pilot.posteriors(nets, training, settings)
+                until = functools.partial(have_converged, unseen.spread(GRID_ROWS).X, rhat=RHAT_USABLE, ess=_PILOT_ESS)
+                ended = until if may_end and len(posts) == 1 else None
+                draws = pilot.sample(posts, nets, schedule, settings, until=ended, say=say)
+            members = members_of(draws)
+            if not all(one.settings["completed"] for one in members) or len(members) < pilot.networks:
+                # Ctrl-C ended the run, with a note that is not shown here.
+                raise KeyboardInterrupt
+            found.append(draws)
+            nets = nets[: pilot.trained]
+            scored.append(evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets, details=False))
+        run = members_of(found[0])[0].settings
+        steps = run["warmup_steps"] + run["thin"] * found[0].n_draws
+        trials.append(Trial(candidate, steps, pooled(scored), found[0]))
         say(f"    {trials[-1]}")
         if trials[0].is_convincing:
             break
@@ -296,7 +311,7 @@ class _Choice:
 
     def with_more_chains(self, possible: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates with as many chains as the budget would pay for without any training."""
-        minutes = self._minutes() * (final_share(possible) if len(possible) > 1 else 1.0)
+        minutes = self._minutes() * (final_share(possible, self._runs) if len(possible) > 1 else 1.0)
         rows, settings = self.data.training, self.settings
         return [one.with_more_chains(minutes, self._sketch(one), rows, settings) for one in possible]
 
@@ -306,7 +321,7 @@ class _Choice:
         The budget is divided as if all possible candidates had a pilot run, and the other networks took as long to
         train.
         """
-        candidate, share, rows = possible[0], final_share(possible), self.data.training
+        candidate, share, rows = possible[0], final_share(possible, self._runs), self.data.training
         steps = candidate.steps_within(share * self._minutes(), self._sketch(candidate), rows, self.settings)
         if steps < _FIRST_STEPS:
             return
@@ -343,12 +358,12 @@ class _Choice:
         if nets[0].history is not None and nets[0].history.validation_mse is None:
             _check_noise_is_known(possible[0].likelihood, self.data, self.settings)
         # A training that takes longer than planned does not make the final run shorter than planned.
-        minutes = max(self._minutes() - self.used, self.planned / final_share(possible))
+        minutes = max(self._minutes() - self.used, self.planned / final_share(possible, self._runs))
         candidates, self.reason = affordable_candidates(possible, nets[0], self.data.training, self.settings, minutes)
         # Classes have a pilot run without a choice too: leave-one-out scores of fixed nodes do not tell what it does.
         is_open = self.settings.given_architecture() is None and self.settings.thin is None
         if before or len(candidates) > 1 or (is_open and likelihood.has_classes):
-            final = minutes * final_share(candidates)
+            final = minutes * final_share(candidates, self._runs)
             self._run(candidates, nets, final, of=len(candidates))
             tried = list(candidates[: len(self.trials) - before])
             if is_open and self._is_worse_than_networks:
@@ -391,6 +406,11 @@ class _Choice:
         """Whether the best trial predicts worse than its networks by more than two standard errors."""
         return bool(self.trials) and best_of(self.trials).evaluation.calibration.is_worse_than_network
 
+    @property
+    def _runs(self) -> int:
+        """Number of pilot runs of each candidate."""
+        return pilot_runs(len(self.data.training.X))
+
     def _nets_of(self, candidate: Candidate) -> list[pn.Network]:
         """Return the networks that were trained by the likelihood of a candidate."""
         return next(nets for likelihood, nets in self.nets if likelihood is candidate.likelihood)
@@ -417,7 +437,7 @@ class _Choice:
     def _run(self, candidates: Sequence[Candidate], nets: Sequence[pn.Network], minutes: float, *, of: int) -> None:
         """Run pilot runs of candidates of a likelihood, of whose final runs the budget would pay so many minutes."""
         clock = time.perf_counter()
-        if not self.trials and PILOT_FRACTION * len(self.data.training.X) >= MIN_ROWS:
+        if not self.trials and self._runs:
             what = f"choosing among {of} posteriors by short runs" if of > 1 else "a short run of the posterior"
             self.say(f"{what}, scored on validation rows ...")
         self.trials += run_pilots(candidates, nets[0], self.data, self.settings, minutes, say=self.say)

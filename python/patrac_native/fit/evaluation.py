@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -159,6 +160,24 @@ def evaluate(
     return Evaluation(scores | found, arrays | of_rows, calibration)
 
 
+def pooled(parts: Sequence[Evaluation]) -> Evaluation:
+    """Return the scores without details of validation rows that several runs left out in turn."""
+    if len(parts) == 1:
+        return parts[0]
+    found = [part.calibration for part in parts]
+    calibration = replace(functools.reduce(lambda one, other: one.with_validation(other), found), kind=VALIDATION)
+    scores = {**parts[0].scores, "nlpd": calibration.nlpd}
+    if "accuracy" in scores:
+        accuracies = [part.scores["accuracy"] for part in parts]
+        scores["accuracy"] = float(np.average(accuracies, weights=[one.rows for one in found]))
+    else:
+        scores |= {"nlpd_network": calibration.nlpd_network, "coverage": {"0.9": calibration.coverage}}
+    if censored := sum(part.scores.get("censored", 0) for part in parts):
+        scores["censored"] = censored
+    arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
+    return Evaluation(scores, arrays, calibration)
+
+
 def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> ScoresAndArrays:
     """Return scores and arrays of numbers or counts.
 
@@ -180,11 +199,9 @@ def _number_details(distribution: Any, units: TargetScaling, rows: Rows) -> Scor
             "epistemic": moments.epistemic_variance / moments.variance,
             "noise_sd": np.sqrt(moments.noise_variance),
         }
-        for coverage in COVERAGES:
-            lower, upper = map(units.inverse, part.interval(coverage))
-            found[f"{coverage:g}"] = part.inside(seen, coverage)
-            if coverage == 0.95:
-                found |= {"lower": lower, "upper": upper}
+        found["lower"], found["upper"] = map(units.inverse, part.interval(0.95))
+        inside = part.inside(seen, COVERAGES)
+        found |= {f"{coverage:g}": inside[..., index] for index, coverage in enumerate(COVERAGES)}
         for name, values in found.items():
             parts.setdefault(name, []).append(values)
     whole = {name: np.concatenate(values) for name, values in parts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,18 +150,39 @@ def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
     return seconds * (trained + again) / (trained + float(validation["network_epochs"]))
 
 
-def left_out(data: FitData, settings: Settings, *, by_class: bool = False) -> tuple[Rows, Rows] | None:
-    """Return a fifth of the training rows and the others; None if the fifth would be fewer than `MIN_ROWS` rows."""
+def pilot_runs(rows: int) -> int:
+    """Return how many pilot runs of a candidate leave out parts of so many rows: one, five of few, none of too few."""
+    if round(PILOT_FRACTION * rows) >= MIN_ROWS:
+        return 1
+    return round(1 / PILOT_FRACTION) if rows >= MIN_ROWS else 0
+
+
+def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) -> list[tuple[Rows, Rows]]:
+    """Return rows that pilot runs leave out, each with the others: a fifth or, of few rows, each fifth in turn.
+
+    Of fewer than five groups each is a part. There are none of fewer than `MIN_ROWS` rows, or where parts would be
+    empty. Rows of classes that are too rare for each part are not left out in turn.
+    """
     training = data.training
-    labels = training.y if by_class else None
-    n, seed = len(training.X), settings.random_state
+    labels, n, whole = training.y if by_class else None, len(training.X), training.groups is not None
+    split = functools.partial(
+        pn.diagnostics.split_rows, n, seed=settings.random_state, labels=labels, groups=data.copies, whole=whole
+    )
+    parts = round(1 / PILOT_FRACTION)
     try:
-        held, kept = pn.diagnostics.split_rows(
-            n, [PILOT_FRACTION], seed=seed, labels=labels, groups=data.copies, whole=training.groups is not None
-        )
-    except ValueError:  # too few rows of each class to leave any out
-        return None
-    return None if len(held) < MIN_ROWS else (training.take(held), training.take(kept))
+        held, kept = split([PILOT_FRACTION])
+        if len(held) >= MIN_ROWS:
+            return [(training.take(held), training.take(kept))]
+        if n < MIN_ROWS:
+            return []
+        parts = min(parts, len(np.unique(training.groups))) if whole else parts
+        turns = split([1 / parts] * (parts - 1))
+    except ValueError:
+        return []
+    if labels is not None:
+        often = np.bincount(labels)[labels] >= parts
+        turns = [held[often[held]] for held in turns]
+    return [(training.take(held), training.take(np.setdiff1d(np.arange(n), held))) for held in turns if len(held)]
 
 
 def folds(data: FitData, settings: Settings, rows: int) -> Iterator[tuple[Rows, Rows]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -73,8 +73,8 @@ class CountLikelihood(Likelihood, abstract=True):
         """Return the probability of at most y, which broadcasts to f (..., m); 0 for y < 0."""
 
     @abstractmethod
-    def next_share(self, f: FloatArray, count: int) -> FloatArray:
-        """Return P(count + 1) / P(count) for f (..., m), of the shape of f."""
+    def next_share(self, f: FloatArray) -> tuple[FloatArray, Callable[[int], float]]:
+        """Return a and b(count) whose product is P(count + 1) / P(count) for f (..., 1); a has the shape of f."""
 
     @abstractmethod
     def variance(self, f: npt.ArrayLike) -> FloatArray:
@@ -178,15 +178,17 @@ class CountMixture(TargetMixture):
         order = np.argsort(-sizes, kind="stable")
         f, weights = self._at(order)
         share = np.exp(self.likelihood.log_likelihood_rows(f[..., None], np.zeros((f.shape[1], 1))))
-        upto = np.zeros_like(share)
+        upto, (odds, of_count) = np.zeros_like(share), self.likelihood.next_share(f[..., None])
+        factor = odds[..., 0]
         for count in range(table.shape[1]):
             open_ones = int((sizes > count).sum())
             if open_ones < share.shape[1]:
-                f, share, upto = (np.ascontiguousarray(part[:, :open_ones]) for part in (f, share, upto))
+                factor, share, upto = (np.ascontiguousarray(part[:, :open_ones]) for part in (factor, share, upto))
                 weights = weights if weights is None or weights.ndim == 1 else weights[:, :open_ones]
             upto += share
             table[order[:open_ones], count] = mean_over_draws(upto, weights)
-            share = share * self.likelihood.next_share(f[..., None], count)[..., 0]
+            share *= factor
+            share *= of_count(count)
         return sizes, table
 
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:

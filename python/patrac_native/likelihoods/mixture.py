@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -48,15 +49,17 @@ class TargetMixture(ABC):
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), each of shape (n,)."""
 
-    def inside(self, y: npt.ArrayLike, coverage: float) -> FloatArray:
-        """Return the share of the step at each y that is inside the central interval of probability `coverage`, (n,).
+    def inside(self, y: npt.ArrayLike, coverage: float | Sequence[float]) -> FloatArray:
+        """Return the share of the step at each y inside the central interval of probability `coverage`, (n,) or (n, q).
 
         Numbers without a step are inside or not. Intervals of counts end at whole numbers, so they cover more than
         their probability. The mean of these shares is the probability itself if the predictions are calibrated, because
         P(Y < y) plus a uniform share of the step is then uniform.
         """
         below, upto = self.step(y)
-        tail = 0.5 * (1.0 - coverage)
+        tail = 0.5 * (1.0 - np.asarray(coverage))
+        if tail.ndim:
+            below, upto = below[..., None], upto[..., None]
         overlap = np.clip(upto, tail, 1.0 - tail) - np.clip(below, tail, 1.0 - tail)
         width = upto - below
         # A count beyond the accuracy of the distribution function has no step either.

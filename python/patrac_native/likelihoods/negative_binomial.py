@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -170,11 +170,10 @@ class NegativeBinomial(CountLikelihood):
         below: FloatArray = np.where(k < 0, 0.0, betainc(r, np.maximum(k, 0) + 1.0, expit(-z)))
         return below
 
-    def next_share(self, f: FloatArray, count: int) -> FloatArray:
-        """Return (count + r) / (count + 1) mu / (mu + r)."""
+    def next_share(self, f: FloatArray) -> tuple[FloatArray, Callable[[int], float]]:
+        """Return mu / (mu + r) and (count + r) / (count + 1)."""
         z, r = self._log_odds(f)
-        share: FloatArray = (count + r) / (count + 1) / (1.0 + np.exp(-z))
-        return share
+        return 1.0 / (1.0 + np.exp(-z)), lambda count: float(count + r[0]) / (count + 1)
 
     def variance(self, f: npt.ArrayLike) -> FloatArray:
         """Return mu + dispersion mu^2, the variance of the counts, of the shape of f (..., m)."""

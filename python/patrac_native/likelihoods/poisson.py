@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,10 +89,9 @@ class Poisson(CountLikelihood):
         below: FloatArray = np.where(k < 0, 0.0, pdtr(np.maximum(k, 0), rate))
         return below
 
-    def next_share(self, f: FloatArray, count: int) -> FloatArray:
-        """Return exp(f) / (count + 1)."""
-        share: FloatArray = np.exp(f) / (count + 1)
-        return share
+    def next_share(self, f: FloatArray) -> tuple[FloatArray, Callable[[int], float]]:
+        """Return exp(f) and 1 / (count + 1)."""
+        return np.exp(f), lambda count: 1.0 / (count + 1)
 
     def variance(self, f: npt.ArrayLike) -> FloatArray:
         """Return exp(f), the variance of the counts."""

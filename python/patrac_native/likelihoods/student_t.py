@@ -205,6 +205,7 @@ class StudentT(SampledNoiseLikelihood):
             cdf=cdf,
             quantile=lambda probability: stdtrit(df, probability),
             log_density=lambda u: -0.5 * (df + 1) * np.log1p(u**2 / df) - log_mass,
+            slope=lambda u: -(df + 1) * u / (df + u**2),
             log_mean_exp=lambda c: log_mean_exp(lambda probability: stdtrit(df, probability), c),
         )
 
