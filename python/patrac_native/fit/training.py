@@ -164,9 +164,14 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
     empty. Rows of classes that are too rare for each part are not left out in turn.
     """
     training = data.training
-    labels, n, whole = training.y if by_class else None, len(training.X), training.groups is not None
+    labels, n, groups = training.y if by_class else None, len(training.X), training.groups
     split = functools.partial(
-        pn.diagnostics.split_rows, n, seed=settings.random_state, labels=labels, groups=data.copies, whole=whole
+        pn.diagnostics.split_rows,
+        n,
+        seed=settings.random_state,
+        labels=labels,
+        groups=data.copies,
+        whole=groups is not None,
     )
     parts = round(1 / PILOT_FRACTION)
     try:
@@ -175,7 +180,7 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
             return [(training.take(held), training.take(kept))]
         if n < MIN_ROWS:
             return []
-        parts = min(parts, len(np.unique(training.groups))) if whole else parts
+        parts = parts if groups is None else min(parts, len(np.unique(groups)))
         turns = split([1 / parts] * (parts - 1))
     except ValueError:
         return []

@@ -207,7 +207,7 @@ class _Adam:
         of_gradient, of_squares = self._moments
         with torch.no_grad():
             self._count += 1
-            torch._fused_adam_(
+            torch._fused_adam_(  # type: ignore[call-overload]
                 *([self._theta], [self._theta.grad], [of_gradient], [of_squares], [], [self._count]),
                 **{"lr": self._learning_rate, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "eps": 1e-8},
                 **{"amsgrad": False, "maximize": False},
@@ -218,7 +218,7 @@ def _make_optimizer(choice: Any, theta: torch.Tensor, learning_rate: float) -> A
     """Build the optimiser of a parameter vector."""
     import torch
 
-    if isinstance(choice, str) and choice.lower() == "adam":
+    if isinstance(choice, str) and choice.lower() == "adam" and hasattr(torch, "_fused_adam_"):
         return _Adam(theta, learning_rate)
     factory = getattr(torch.optim, OPTIMIZERS[choice.lower()]) if isinstance(choice, str) else choice
     return factory([theta], lr=learning_rate)
