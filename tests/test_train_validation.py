@@ -274,6 +274,28 @@ def test_a_search_waits_as_long_as_it_took_to_the_lowest_loss(monkeypatch: pytes
         assert patience == 10 or any(wait < patience for _, wait in searched)
 
 
+@pytest.mark.parametrize(("n", "max_epochs", "again"), [(60, 200, 0), (60, 2000, 1), (320, 200, 1)])
+def test_the_best_trial_of_few_rows_is_not_trained_again(
+    n: int, max_epochs: int, again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = linear(n)
+    found: list[penalty_search.Validation] = []
+    cross_validate = penalty_search.cross_validate
+
+    def keep(*arguments: Any, **named: Any) -> penalty_search.Validation:
+        found.append(cross_validate(*arguments, **named))
+        return found[-1]
+
+    monkeypatch.setattr(penalty_search, "cross_validate", keep)
+    history = history_of(pn.train([3, 8, 1], X, y, max_epochs=max_epochs, patience=50, progress=False))
+    chosen = history.settings["validation"]
+    assert len(found) == len(chosen["trials"]) + again
+    assert chosen["network_epochs"] == sum(one.network_epochs for one in found)
+    best = found[-1] if again else min(found, key=lambda one: one.loss)
+    assert (chosen["l2"], chosen["epochs"], chosen["loss"]) == (best.l2, best.epochs, best.loss)
+    np.testing.assert_array_equal(history.validation_mse, best.mse)
+
+
 def test_integer_weights_are_repeated_rows() -> None:
     X, y = linear(30)
     weights = np.arange(30) % 3

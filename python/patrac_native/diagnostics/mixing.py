@@ -1,4 +1,4 @@
-"""Mixing and convergence of function draws: autocorrelation and ESS (paper, Appendix C), R-hat and MCSE as ArviZ has them."""
+"""Mixing and convergence of function draws: autocorrelation and ESS (paper, Appendix C), R-hat and MCSE of ArviZ."""
 
 from __future__ import annotations
 
