@@ -262,8 +262,8 @@ def summarise(
 ) -> Summary:
     """Build the summary of a run from draws (chain, draw, rows, m) of a quantity, for blocks of inputs.
 
-    `superchains` (chain,) are labels of the chains' starts, by default one for each. `advance(1)` is called after each
-    entry of (rows, m).
+    `superchains` (chain,) are labels of the chains' starts, by default one for each. `advance` is called with the
+    number of entries of (rows, m) that are done.
     """
     stats, settings, n_chains, n_draws = run.stats, run.settings, run.n_chains, run.n_draws
     converged, intervals, nested, squares = [], [], [], np.zeros(n_chains)
