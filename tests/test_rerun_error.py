@@ -213,6 +213,7 @@ def test_replicates_for_a_precision() -> None:
     found = of(chains(problems.rng_of("precision"), 8, 50, 1.0))
     wanted = found.replicates_for(0.5 * found.of_predictions.median)
     assert wanted == 32
+    assert found.replicates_for(1e3) == 2  # one replicate knows no error
     scaled = found.scaled(10.0)
     np.testing.assert_allclose(np.asarray(scaled.lower), 10 * np.asarray(found.lower))
     assert scaled.of_predictions.median == pytest.approx(found.of_predictions.median)

@@ -312,6 +312,8 @@ def test_each_threshold(change: dict[str, Any], grade: str, words: str) -> None:
         (-150.0, -150.0, "look", "neither the trained network nor the draws"),
         (-150.0 - 1.01 * WORST, -150.0, "do not use", "neither the trained network nor the draws"),
         (-150.0, -150.0 - 0.99 * WORST, "look", "neither the trained network nor the draws"),
+        (-150.0, -150.0 - WORST, "look", "neither the trained network nor the draws"),
+        (-150.0 - WORST, -150.0, "look", "neither the trained network nor the draws"),
         (-150.0, -150.0 - 1.01 * WORST, "do not use", "neither the trained network nor the draws"),
         (-149.0, -150.0 - 0.99 * WORST, "look", "the draws fit the training data no better than a constant, though"),
         (-149.0, -150.0 - 1.01 * WORST, "do not use", "the draws fit the training data no better than a constant"),
@@ -375,6 +377,9 @@ def test_each_threshold_of_the_rerun_error(
     assert verdict.predictions is not None and (verdict.predictions.grade, verdict.posterior.grade) == (grade, "good")
     assert [one.kind for one in verdict.findings] == ["scattered predictions"] * (grade != "good")
     assert all(words in one.what for one in verdict.findings)
+    # More replicates lower an error that is too large, and know better one that is not.
+    begins = f"{rerun.remedy(0.05 if is_class else 0.1)}" if error > 0.0999 or is_class else "more networks, or starts"
+    assert all(one.remedy.startswith(begins) for one in verdict.findings)
 
 
 @pytest.mark.parametrize("kernel", [pn.Exact(), pn.EllipticalSlice()])
