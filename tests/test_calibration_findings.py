@@ -173,6 +173,9 @@ def test_scores_of_rows_are_collected() -> None:
     assert found.nlpd_difference_se == pytest.approx(np.std([1.0, 0.0, 2.0, 1.0], ddof=1) / 2)
     of_others = calibrate("leave one out", nlpd, 2.5)
     assert of_others.nlpd_difference_se == pytest.approx(nlpd.std(ddof=1) / 2) and np.isnan(of_others.coverage)
+    weights = np.array([1.0, 3.0, 3.0, 1.0])  # 64 / 20 effective rows
+    weighted = calibrate("leave one out", nlpd, network, np.array([True, True, False, True]), weights=weights)
+    assert (weighted.rows, weighted.nlpd, weighted.nlpd_network, weighted.coverage) == (3, 18 / 8, 26 / 8, 5 / 8)
 
 
 @pytest.mark.parametrize("sampled", [False, True], ids=["fixed", "sampled"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,15 @@ def test_unequal_weights_have_the_error_of_a_weighted_mean() -> None:
     assert groups.effective == pytest.approx(1 / (shares**2).sum())
     # A square of at least 1.9 degrees of freedom has a relative standard deviation of at most one: 3 / sqrt(400).
     assert np.mean(squares) == pytest.approx((shares**2).sum(), rel=0.15)
+
+
+def test_an_error_that_more_than_half_of_the_rows_lack_is_not_known() -> None:
+    found = of(chains(problems.rng_of("lacking"), 8, 50, 1.0))
+    assert found.lower is not None
+    for lacking, is_known in ((0, True), (2, True), (3, False), (5, False)):
+        lower = np.where(np.arange(5)[:, None] < lacking, np.nan, found.lower)
+        partly = replace(found, lower=lower).of_predictions
+        assert np.isfinite([partly.median, partly.percentile_90, partly.lower, partly.upper]).tolist() == [is_known] * 4
 
 
 def test_replicates_for_a_precision() -> None:

@@ -39,12 +39,12 @@ GROUPS = {
 # The tests that should see them: those of values, not of pages, processes, builds and faults. Emulated devices share
 # the formulas with the CPU that they are compared with, and are left out.
 TESTS = """
-architectures arviz_functions calibration_findings censored cholesky collapsed collapsed_heteroscedastic
+architectures arviz arviz_functions calibration_findings censored cholesky collapsed collapsed_heteroscedastic
 collapsed_narrow counts curvature_metric density diagnostics distribution draws draws_from_array draws_mixture
 elementary elliptical_slice exact far_from_zero folds gaussian_prior gradients heteroscedastic input_metric
-kernels laplace last_layer leave_one_out likelihoods log_target low_noise mixture network noise noise_prior
-philox posterior precision prior range_of_numbers rerun_error sampled_scales sampled_variance sampling
-student_scale student_t target until verdict warmup
+kernels laplace last_layer leave_one_out likelihoods log_target low_noise mixture moments network noise noise_prior
+philox posterior precision prior range_of_numbers rerun_error resume sampled_scales sampled_variance sampling
+sklearn_weights store student_scale student_t target until verdict warmup
 """.split()
 
 HEADER = """#pragma once
