@@ -513,6 +513,7 @@ def test_bernoulli_is_two_columns() -> None:
     for score in (dg.class_nll, dg.class_nlpd, dg.brier, dg.accuracy, dg.ece):
         assert score(p, y) == score(two, y)
     assert dg.class_nll(logit, y, logits=True) == pytest.approx(dg.class_nll(two, y), rel=32 * EPS)
+    assert dg.class_nll(np.log(two), y, logits=True) == pytest.approx(dg.class_nll(two, y), rel=32 * EPS)
     np.testing.assert_array_equal(dg.entropy_decomposition(p).total, dg.entropy_decomposition(two).total)
     assert dg.accuracy(p, y[:, None]) == dg.accuracy(p, y)
 

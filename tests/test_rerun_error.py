@@ -210,6 +210,14 @@ def test_unequal_weights_have_the_error_of_a_weighted_mean() -> None:
     assert np.mean(squares) == pytest.approx((shares**2).sum(), rel=0.15)
 
 
+def test_a_summary_of_many_rows_has_the_error_of_a_hundred_from_the_first_to_the_last() -> None:
+    draws = pn.Draws.from_array(linear(), chains(problems.rng_of("few rows"), 4, 25, 1.0), sampler="test")
+    many = np.linspace(-3, 3, 199)[:, None]
+    found, expected = draws.summary(many).rerun_error, draws.rerun_error(many[::2])
+    assert found is not None and expected.mean.shape == (100, 1)
+    np.testing.assert_array_equal(found.mean, expected.mean)
+
+
 def test_an_error_that_more_than_half_of_the_rows_lack_is_not_known() -> None:
     found = of(chains(problems.rng_of("lacking"), 8, 50, 1.0))
     assert found.lower is not None
