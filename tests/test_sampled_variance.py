@@ -218,15 +218,17 @@ def test_log_likelihoods_are_those_of_the_returned_theta_and_variance(kernel: st
     assert_log_priors(draws, post)
 
 
-def test_the_variance_is_drawn_given_a_single_output_weight_too() -> None:
+def test_variances_are_drawn_given_a_single_output_weight_too() -> None:
     """One weight is integrated out, above a node whose two weights are sampled: its squares differ from those of 0."""
     rng = problems.rng_of("single output weight")
-    net = problems.random_network(rng, (2, 4, 1))
-    X, masks = rng.normal(size=(14, 2)), [np.arange(4)[:, None] == [0, 0], np.arange(4)[None] == 0]
-    architecture = pn.Custom(masks, [np.zeros(4, dtype=bool), np.zeros(1, dtype=bool)])
-    post = pn.Posterior(net, architecture, problems.PRIOR, pn.Gaussian("sampled", a=A, b=B), X, 3 * X[:, 0])
+    net = problems.random_network(rng, (2, 4, 2))
+    X, masks = rng.normal(size=(14, 2)), [np.arange(4)[:, None] == [0, 0], np.arange(8).reshape(2, 4) == 0]
+    architecture = pn.Custom(masks, [np.zeros(4, dtype=bool), np.zeros(2, dtype=bool)])
+    post = pn.Posterior(net, architecture, problems.PRIOR, pn.Gaussian("sampled", a=A, b=B), X, 3 * X)
     assert (post.dim, post.sampled.facts.hidden_dim) == (3, 2)
-    assert_log_likelihoods(run(post, KERNELS["collapsed pcnl"]), post)
+    draws = run(post, KERNELS["collapsed pcnl"])
+    assert draws.stats["variance"].shape == (2, 50, 2)
+    assert_log_likelihoods(draws, post)
 
 
 def test_the_log_likelihood_at_a_variance_is_that_of_a_fixed_one() -> None:
