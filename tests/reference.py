@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -470,6 +471,17 @@ def output_conditional(
     r, design, S, covariance = _collapsed_normal(partial, theta_hidden, C, variance, X, y, row_weights)
     gain = np.linalg.solve(covariance, design * S).T
     return gain @ r, np.diag(S) - gain @ (design * S)
+
+
+def inverse_gamma(normals: Iterator[float], uniforms: Iterator[float], shape: float, rate: float) -> float:
+    """Return a draw of density x^(-shape - 1) exp(-rate / x) by Marsaglia and Tsang (2000), from one noise each try."""
+    boost = next(uniforms) ** (1 / shape) if shape < 1 else 1.0
+    d = (shape + 1 if shape < 1 else shape) - 1 / 3
+    while True:
+        x, u = next(normals), next(uniforms)
+        v = (1 + x / math.sqrt(9 * d)) ** 3
+        if v > 0 and math.log(u) < x * x / 2 + d - d * v + d * math.log(v):
+            return rate / (d * v * boost)
 
 
 def variance_conditional(a: float, b: float, f: Array, y: Array, row_weights: Array) -> tuple[float, float]:

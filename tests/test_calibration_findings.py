@@ -119,7 +119,7 @@ def test_left_out_rows_say_nothing_where_parameters_are_fixed(noise: FittedNoise
     assert found is not None and found.grade == "look"
     assert "predictions were not scored on unseen rows" in str(found) and "90% intervals" not in str(found)
     assert judge(replace(apart, calibration=replace(left_out, coverage=0.5))).predictions == found
-    unfixed = replace(apart, noise=None, fixes_parameters=False)
+    unfixed = replace(SOUND, max_rhat=1.4, min_ess_bulk=9.0)
     for seen in (judge(replace(apart, calibration=held_out)), judge(replace(unfixed, calibration=left_out))):
         assert seen.predictions is not None and seen.predictions.grade == "good"
     doubted = judge(replace(unfixed, calibration=replace(left_out, too_good="others of their group stay"))).predictions
@@ -173,6 +173,9 @@ def test_scores_of_rows_are_collected() -> None:
     assert found.nlpd_difference_se == pytest.approx(np.std([1.0, 0.0, 2.0, 1.0], ddof=1) / 2)
     of_others = calibrate("leave one out", nlpd, 2.5)
     assert of_others.nlpd_difference_se == pytest.approx(nlpd.std(ddof=1) / 2) and np.isnan(of_others.coverage)
+    weights = np.array([1.0, 3.0, 3.0, 1.0])  # 64 / 20 effective rows
+    weighted = calibrate("leave one out", nlpd, network, np.array([True, True, False, True]), weights=weights)
+    assert (weighted.rows, weighted.nlpd, weighted.nlpd_network, weighted.coverage) == (3, 18 / 8, 26 / 8, 5 / 8)
 
 
 @pytest.mark.parametrize("sampled", [False, True], ids=["fixed", "sampled"])

@@ -155,6 +155,11 @@ def censored(n: int, m: int = 1, seed: int = 0) -> tuple[FloatArray, FloatArray,
     return X, t, np.stack([lower, np.where(t <= end, lower, INF)], axis=-1)
 
 
+def test_a_typical_value_is_the_middle_of_the_bounds_or_the_finite_one() -> None:
+    y = np.array([[[1.0, 4.0]], [[2.0, 2.0]], [[3.0, INF]], [[-INF, 5.0]]])
+    assert pn.CensoredGaussian(1.0).typical(y).ravel().tolist() == [2.5, 2.0, 3.0, 5.0]
+
+
 def test_fitted_variances_are_the_modes() -> None:
     X, _, y = censored(80, 2)
     f, weights = np.sin(X[:, :1]) * [1.0, 2.0], problems.rng_of("weights").uniform(0.2, 2.0, 80)

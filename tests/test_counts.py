@@ -210,6 +210,13 @@ def test_rates_beyond_the_range_are_rejected_and_counted(likelihood: Any) -> Non
         assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_likelihood"]).all()
 
 
+def test_a_single_count_of_a_row_of_little_weight_has_a_rate() -> None:
+    """Its weight times the count is below one, and not nothing."""
+    y, weights = np.array([[0.0], [0.0], [1.0]]), np.array([1.0, 1.0, 0.5])
+    expected = weights @ stats.poisson(0.5 / 2.5).logpmf(y[:, 0])
+    assert pn.Poisson().best_constant(y, weights, None) == pytest.approx(expected, rel=1e-12)
+
+
 def test_the_constant_under_offsets_is_the_most_likely_one() -> None:
     from scipy.optimize import minimize_scalar
 

@@ -332,6 +332,8 @@ def test_credible_interval_by_hand() -> None:
     f = np.arange(1.0, 100.0).reshape(3, 33, 1, 1)  # 99 draws: the quantile b is 100 b
     lower, upper = dg.credible_interval(f, 0.9)
     np.testing.assert_allclose([lower.item(), upper.item()], [5, 95], rtol=8 * EPS)
+    lower, upper = dg.credible_interval(f)  # of 95%
+    np.testing.assert_allclose([lower.item(), upper.item()], [2.5, 97.5], rtol=8 * EPS)
     assert dg.coverage(f, [95.5], coverage=[0.95, 0.9]).tolist() == [1.0, 0.0]
     assert dg.coverage(f, [4.5], coverage=[0.95, 0.9]).tolist() == [1.0, 0.0]
     # The paper's order statistics at M = 500: 13th and 488th (floor(b M) + 1) for tau = 0.05.
@@ -511,6 +513,7 @@ def test_bernoulli_is_two_columns() -> None:
     for score in (dg.class_nll, dg.class_nlpd, dg.brier, dg.accuracy, dg.ece):
         assert score(p, y) == score(two, y)
     assert dg.class_nll(logit, y, logits=True) == pytest.approx(dg.class_nll(two, y), rel=32 * EPS)
+    assert dg.class_nll(np.log(two), y, logits=True) == pytest.approx(dg.class_nll(two, y), rel=32 * EPS)
     np.testing.assert_array_equal(dg.entropy_decomposition(p).total, dg.entropy_decomposition(two).total)
     assert dg.accuracy(p, y[:, None]) == dg.accuracy(p, y)
 

@@ -100,6 +100,7 @@ def test_predictive_draws_labels_with_the_probabilities(likelihood: str) -> None
     draws, _ = sampled(likelihood=likelihood, draws=2)
     X = np.repeat([[0.3, -0.5]], 4000, axis=0)
     labels, p = draws.predictive(X, seed=4), draws.predict_proba(X[:1])[:, :, 0]
+    np.testing.assert_array_equal(draws.predictive(X), draws.predictive(X, seed=0))
     assert labels.dtype.kind == "i"
     is_one = labels[..., None] == np.arange(3) if likelihood == "categorical" else labels == 1
     assert is_one.shape == (2, 2, 4000, 3) and set(np.unique(labels)) <= {0, 1, 2}

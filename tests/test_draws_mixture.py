@@ -125,6 +125,14 @@ def test_predictions_hold_members_in_proportion_to_their_weights() -> None:
     assert (noisy != mixture.predictive(GRID, seed=2)).all()
 
 
+def test_a_mixture_of_one_member_is_as_that_member() -> None:
+    """What is read from a member is not that of a second one, and shares of one are all of its draws."""
+    member = sampled(1)
+    alone = pn.DrawsMixture([member])
+    assert (alone.n_chains, alone.n_draws, alone.likelihood) == (2, 100, member.likelihood)
+    np.testing.assert_array_equal(alone.predict(GRID), member.predict(GRID))
+
+
 def test_noise_of_each_member_is_its_own() -> None:
     members = [sampled(1, pn.Gaussian(0.01)), sampled(2, pn.Gaussian(1.0))]
     mixture = pn.DrawsMixture(members)

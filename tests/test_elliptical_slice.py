@@ -21,21 +21,21 @@ def problem(architecture: str = "mix", likelihood: str = "gaussian", dtype: str 
     return problems.problem(rng, (2, 5, 4, 3), 15, **settings)
 
 
-def flat(dtype: str) -> pn.Posterior:
+def flat(dtype: str, architecture: pn.Architecture) -> pn.Posterior:
     """Return a posterior whose likelihood is constant, with a noise variance of 1e30."""
-    found = problem("full")
-    return pn.Posterior(
-        found.post.network.net, pn.Full(), problems.PRIOR, pn.Gaussian(1e30), found.data.X, found.data.y, dtype=dtype
-    )
+    found, noise = problem("full"), pn.Gaussian(1e30)
+    net, data = found.post.network.net, found.data
+    return pn.Posterior(net, architecture, problems.PRIOR, noise, data.X, data.y, dtype=dtype)
 
 
 run = functools.partial(chains.run, kernel=pn.EllipticalSlice())
 
 
+@pytest.mark.parametrize("architecture", [pn.Full(), pn.Out(4)], ids=str)  # on tiles, and in the basis of a last layer
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_flat_likelihood_keeps_the_prior(dtype: str) -> None:
+def test_a_flat_likelihood_keeps_the_prior(dtype: str, architecture: pn.Architecture) -> None:
     """u cos(t) + w sin(t), t uniform on the circle: normal again, uncorrelated with u, squares correlated by 1/2."""
-    post = flat(dtype)
+    post = flat(dtype, architecture)
     chains, steps = 400, 40
     draws = run(post, chains=chains, draws=steps, init="prior")
     assert (draws.stats["acceptance_rate"] == 1).all()

@@ -147,6 +147,11 @@ def test_what_counts_as_a_copy() -> None:
     # One row was copied: the groups are of the inputs, whatever the targets.
     groups = copy_groups(np.r_[y, y[:1], 7.0], np.concatenate([X, X[:1], X[1:2]]))
     assert groups is not None and groups[[0, 1]].tolist() == groups[[30, 31]].tolist()
+    # Two pairs are equal in both columns, each of which has a share of 2 / (n (n - 1) / 2) equal pairs: more than 100
+    # times as many as by chance from 21 rows on.
+    for n, are_copies in ((20, False), (21, True)):
+        column = np.r_[np.arange(n - 2.0), 0, 1]
+        assert (copy_groups(column, column) is not None) == are_copies
     # Few values in few columns: rows are equal by chance.
     codes, labels = rng.integers(0, 60, (160, 1)), rng.integers(0, 2, 160)
     assert copy_groups(labels, codes) is None

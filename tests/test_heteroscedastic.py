@@ -42,6 +42,11 @@ def test_wrong_numbers_of_outputs_and_targets_are_refused() -> None:
         pn.Posterior(net, pn.Full(), problems.PRIOR, LIKELIHOOD, X, np.ones((5, 4)))
 
 
+def test_the_variance_is_the_exponential_of_the_later_outputs() -> None:
+    f = np.log([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+    np.testing.assert_allclose(LIKELIHOOD.variance(f), [[3.0, 4.0], [7.0, 8.0]], rtol=1e-15)
+
+
 @pytest.mark.parametrize("place", ["host", "emulated:2"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extreme_variances_are_finite(dtype: str, place: str) -> None:

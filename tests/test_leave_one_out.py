@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.diagnostics.psis import LeftOutRows
 from patrac_native.fit import fitting
 from patrac_native.fit.evaluation import Evaluation
 from patrac_native.fit.report import printed
@@ -49,6 +50,13 @@ def messages(call: Any) -> list[str]:
 def last_layer_masks(keep: bool) -> pn.Custom:
     """Return Custom with the last layer or, if the others are kept too, all parameters."""
     return pn.Custom([np.full((6, 2), keep), np.full((1, 6), True)], [np.full(6, keep), np.full(1, True)])
+
+
+@pytest.mark.parametrize(("n_draws", "limit"), [(100, 0.5), (1000, 2 / 3), (10_000, 0.7)])
+def test_few_draws_need_lighter_tails(n_draws: int, limit: float) -> None:
+    """Of S draws k is to be below 1 - 1 / log10(S) and 0.7 (Vehtari, Simpson, Gelman, Yao and Gabry 2024)."""
+    found = LeftOutRows(np.zeros(2), np.array([limit - 1e-3, limit + 1e-3]), n_draws)
+    assert found.is_unreliable.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

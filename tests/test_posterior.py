@@ -92,6 +92,13 @@ def test_prior_predictive_is_the_network_at_prior_draws(name: str) -> None:
         assert (np.abs(draw - problem.partial.predict(theta, problem.X)) <= bound).all()
 
 
+def test_prior_predictive_noise_of_a_sampled_variance_is_students() -> None:
+    """Normal noise whose variance is inverse gamma (a, b) has 2a degrees of freedom and the scale sqrt(b / a)."""
+    post, X = simple(likelihood=pn.Gaussian("sampled", a=5.0, b=0.2)), np.zeros((1, 2))
+    noise = post.prior_predictive(X, 4000, seed=1) - post.prior_predict(X, 4000, seed=1)
+    assert stats.kstest(noise.ravel() / 0.04**0.5, "t", args=(10.0,)).pvalue > 1e-4
+
+
 def test_prior_predictive_targets_add_the_likelihoods_noise() -> None:
     post = simple(likelihood=pn.Gaussian(0.25))
     X = np.zeros((1, 2))

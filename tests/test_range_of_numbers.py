@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,14 @@ def test_small_prior_variances_work(kernel: pn.Kernel) -> None:
         progress=False,
     )
     assert np.isfinite(draws.theta).all() and np.isfinite(draws.stats["log_prior"]).all()
+
+
+def test_a_scale_whose_reciprocal_float32_does_not_hold() -> None:
+    """The engine multiplies by 1 / (df scale^2), of at most 3.4e38."""
+    for reciprocal, fits in ((3.3e38, True), (3.5e38, False)):
+        likelihood = pn.StudentT(4.0, (4.0 * reciprocal) ** -0.5)
+        with contextlib.nullcontext() if fits else pytest.raises(ValueError, match="scale of StudentT is beyond what"):
+            pn.Posterior(NET, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, Y, dtype="float32")
 
 
 @pytest.mark.parametrize("likelihood", [pn.Gaussian(1.0), pn.Gaussian("sampled"), pn.StudentT(4.0)], ids=str)

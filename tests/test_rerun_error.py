@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -216,10 +217,28 @@ def test_unequal_weights_have_the_error_of_a_weighted_mean() -> None:
     assert np.mean(squares) == pytest.approx((shares**2).sum(), rel=0.15)
 
 
+def test_a_summary_of_many_rows_has_the_error_of_a_hundred_from_the_first_to_the_last() -> None:
+    draws = pn.Draws.from_array(linear(), chains(problems.rng_of("few rows"), 4, 25, 1.0), sampler="test")
+    many = np.linspace(-3, 3, 199)[:, None]
+    found, expected = draws.summary(many).rerun_error, draws.rerun_error(many[::2])
+    assert found is not None and expected.mean.shape == (100, 1)
+    np.testing.assert_array_equal(found.mean, expected.mean)
+
+
+def test_an_error_that_more_than_half_of_the_rows_lack_is_not_known() -> None:
+    found = of(chains(problems.rng_of("lacking"), 8, 50, 1.0))
+    assert found.lower is not None
+    for lacking, is_known in ((0, True), (2, True), (3, False), (5, False)):
+        lower = np.where(np.arange(5)[:, None] < lacking, np.nan, found.lower)
+        partly = replace(found, lower=lower).of_predictions
+        assert np.isfinite([partly.median, partly.percentile_90, partly.lower, partly.upper]).tolist() == [is_known] * 4
+
+
 def test_replicates_for_a_precision() -> None:
     found = of(chains(problems.rng_of("precision"), 8, 50, 1.0))
     wanted = found.replicates_for(0.5 * found.of_predictions.median)
     assert wanted == 32
+    assert found.replicates_for(1e3) == 2  # one replicate knows no error
     scaled = found.scaled(10.0)
     np.testing.assert_allclose(np.asarray(scaled.lower), 10 * np.asarray(found.lower))
     assert scaled.of_predictions.median == pytest.approx(found.of_predictions.median)

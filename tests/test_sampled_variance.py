@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+import noise_reference
 import patrac_native as pn
 import problems
 import reference
@@ -25,6 +26,7 @@ from rounding import assert_log_priors
 
 FloatArray = npt.NDArray[np.float64]
 A, B = 2.5, 0.8
+VARIANCE_NORMAL, VARIANCE_UNIFORM = 6, 7  # purposes of the noise
 KERNELS: dict[str, pn.Kernel] = {
     "pcn": pn.PCN(0.2),
     "pcnl": pn.PCNL(0.05),
@@ -99,6 +101,27 @@ def test_the_variance_has_its_conditional_distribution(kernel: str, architecture
     if not pooled:  # nor do the draws of two outputs at one step
         first, second = np.array(levels).T - 0.5
         assert abs(12 * (first * second).mean()) < 4 / np.sqrt(len(first))
+
+
+@pytest.mark.parametrize("a", [0.1, 1.5])
+def test_the_variance_follows_from_its_noise(a: float) -> None:
+    """A gamma variable of a shape below or above one in NumPy: a test that errs in a rejection gives others."""
+    case = Case("noise", "mix", 1)
+    draws = run(case.posterior(pn.Gaussian("sampled", a=a, b=B)), pn.PCN(0.2), chains=1, draws=300, seed=6)
+    tries = 0
+    for step, (theta, variance) in enumerate(zip(draws.theta[0], draws.stats["variance"][0], strict=True)):
+        f = case.partial.predict(theta, case.X)
+        law = [reference.variance_conditional(a, B, f[:, c : c + 1], case.y[:, c : c + 1], case.weight) for c in (0, 1)]
+        assert all((shape < 1) == (a < 1) for shape, _ in law)
+        normals = noise_reference.normals(6, 0, step, VARIANCE_NORMAL, 40, "float64")[::2]
+        words = (noise_reference.words(6, 0, step, VARIANCE_UNIFORM, block) for block in range(20))
+        uniforms = iter([((x[0] << 32 | x[1]) >> 12) * 2.0**-52 + 2.0**-53 for x in words])
+        left = iter(normals.tolist())
+        expected = [reference.inverse_gamma(left, uniforms, *one) for one in law]
+        # Rounding of the residuals, and of a logarithm that is raised to the power 1 / shape.
+        np.testing.assert_allclose(variance, expected, rtol=1e-10)
+        tries += 20 - len(list(left))
+    assert tries > 600  # some candidates were rejected
 
 
 def _check_independent_uniforms(levels: FloatArray) -> None:
@@ -193,6 +216,19 @@ def test_log_likelihoods_are_those_of_the_returned_theta_and_variance(kernel: st
     assert variance.shape == ((2, 50) if pooled else (2, 50, 2)) and (variance > 0).all()
     assert_log_likelihoods(draws, post)
     assert_log_priors(draws, post)
+
+
+def test_variances_are_drawn_given_a_single_output_weight_too() -> None:
+    """One weight is integrated out, above a node whose two weights are sampled: its squares differ from those of 0."""
+    rng = problems.rng_of("single output weight")
+    net = problems.random_network(rng, (2, 4, 2))
+    X, masks = rng.normal(size=(14, 2)), [np.arange(4)[:, None] == [0, 0], np.arange(8).reshape(2, 4) == 0]
+    architecture = pn.Custom(masks, [np.zeros(4, dtype=bool), np.zeros(2, dtype=bool)])
+    post = pn.Posterior(net, architecture, problems.PRIOR, pn.Gaussian("sampled", a=A, b=B), X, 3 * X)
+    assert (post.dim, post.sampled.facts.hidden_dim) == (3, 2)
+    draws = run(post, KERNELS["collapsed pcnl"])
+    assert draws.stats["variance"].shape == (2, 50, 2)
+    assert_log_likelihoods(draws, post)
 
 
 def test_the_log_likelihood_at_a_variance_is_that_of_a_fixed_one() -> None:

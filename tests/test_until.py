@@ -11,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from patrac_native.sampling import progress as bars
 from patrac_native.sampling import stretches
 
 DRAWS = 60  # so `until` is called after 6 draws, 12 and so on
@@ -85,6 +86,15 @@ def test_a_run_that_is_never_enough_has_all_draws() -> None:
     whole = pn.sample(post, draws=35, warmup=200, seed=5)
     np.testing.assert_array_equal(pn.sample(post, draws=35, warmup=200, seed=5, until=is_enough).theta, whole.theta)
     assert seen == [4, 8, 12, 16, 20, 24, 28, 32]  # four draws are the fewest that a summary accepts
+
+
+def test_each_part_of_a_run_counts_all_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains stop at each look and go on: the total of the bar stays that of the whole run."""
+    said = set()
+    monkeypatch.setattr(bars._ProgressLines, "_report", lambda _, done, total, rate: said.add(total))
+    settings: dict[str, Any] = {"chains": 2, "draws": 8, "thin": 5, "warmup": None, "until": lambda _: False}
+    pn.sample(network_posterior(pn.Mix(2), pn.Gaussian(0.1)), pn.PCNL(0.1), progress=True, **settings)
+    assert said == {2 * 8 * 5}
 
 
 def test_each_of_several_posteriors_ends_by_its_own_draws() -> None:

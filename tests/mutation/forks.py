@@ -22,6 +22,7 @@ from typing import Any
 
 import patrac_mutants
 import pytest
+import torch._dynamo  # noqa: F401 - the time limit of a test would leave its import by the first training half done
 from _pytest.runner import runtestprotocol
 
 from patrac_native.engine import _core

@@ -39,12 +39,12 @@ GROUPS = {
 # The tests that should see them: those of values, not of pages, processes, builds and faults. Emulated devices share
 # the formulas with the CPU that they are compared with, and are left out.
 TESTS = """
-architectures arviz_functions calibration_findings censored cholesky collapsed collapsed_heteroscedastic
+architectures arviz arviz_functions calibration_findings censored cholesky collapsed collapsed_heteroscedastic
 collapsed_narrow counts curvature_metric density diagnostics distribution draws draws_from_array draws_mixture
 elementary elliptical_slice exact far_from_zero folds gaussian_prior gradients heteroscedastic input_metric
-kernels laplace last_layer leave_one_out likelihoods log_target low_noise mixture network noise noise_prior
-philox posterior precision prior range_of_numbers rerun_error sampled_scales sampled_variance sampling
-student_scale student_t target until verdict warmup
+kernels laplace last_layer leave_one_out likelihoods log_target low_noise mixture moments network noise noise_prior
+philox posterior precision prior range_of_numbers rerun_error resume sampled_scales sampled_variance sampling
+sklearn_weights store student_scale student_t target until verdict warmup
 """.split()
 
 HEADER = """#pragma once
@@ -164,7 +164,10 @@ def build(folder: Path, mutants: list[sites.Mutant], options: list[str]) -> list
 
 
 def record(folder: Path, kept: dict[str, Any], command: str) -> dict[str, Any]:
-    """Return the tables of docs/mutations.md; the reasons of changes that survived before are kept."""
+    """Return the tables of docs/mutations.md; the reasons of changes that survived before are kept.
+
+    A reason that begins with "the same" says that the change can change no result.
+    """
     results = json.loads((folder / "results.json").read_text())
     counts = {group: Counter[str]() for group in GROUPS}
     survivors = []
@@ -181,17 +184,21 @@ def record(folder: Path, kept: dict[str, Any], command: str) -> dict[str, Any]:
             place = f"{mutant.file.removeprefix('python/')}:{mutant.line}"
             before, after = (" ".join(text.split()).replace("|", "\\|") for text in (mutant.before, mutant.after))
             change = f"`{before}` → `{after}`"
-            survivors.append([place, change, reasons.get((place, change), "")])
+            reason = reasons.get((place, change), "")
+            survivors.append([place, change, reason])
+            counts[group_of(mutant)]["same"] += reason.startswith("the same")
     counts["all"] = sum(counts.values(), Counter())
     rows: list[list[Any]] = []
     for group, count in counts.items():
-        made, missed = sum(count.values()), count["survived"] + count["not reached"]
-        ended = count["crashes"] + count["hangs"]
-        if made:
-            rows.append([group, made, count["found"], ended, missed, f"{100 * (1 - missed / made):.1f}%"])
+        missed, ended, same = count["survived"] + count["not reached"], count["crashes"] + count["hangs"], count["same"]
+        seen = count["found"] + ended
+        if made := seen + missed:
+            shares = (f"{100 * seen / of:.1f}%" if of else "" for of in (made, made - same))
+            rows.append([group, made, count["found"], ended, missed, same, *shares])
     about = {"machine": f"x86-64, {os.cpu_count()} cores", "commit": _commit(), "date": date.today().isoformat()}
     about["command"] = command
-    columns = ["formulas", "made", "found by a test", "crashed or hung", "survived", "found"]
+    columns = ["formulas", "made", "found by a test", "crashed or hung", "survived", "of them the same results"]
+    columns += ["found", "found of those that can change a result"]
     found = {"name": "found", **about, "columns": columns, "rows": rows}
     missed_ones = {
         "name": "survivors",
