@@ -87,9 +87,9 @@ def place_of(array: Any) -> tuple[int, int] | None:
         return None
     try:
         kind, index = array.__dlpack_device__()
-    except (BufferError, ValueError, RuntimeError):  # DLPack has no number for this device
+        return int(kind), int(index)
+    except Exception:  # DLPack has no number for this device, or the object has other methods of these names
         return None
-    return int(kind), int(index)
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
