@@ -107,6 +107,12 @@ def test_arrays_on_a_device(data: st.DataObject, pointer: bool, newest: tuple[in
     np.testing.assert_array_equal(found.data.inputs.host, numbers)
 
 
+def test_another_order_of_bytes_is_refused() -> None:
+    """A device reads the bytes as they are: such an array was taken for other numbers."""
+    with pytest.raises(TypeError, match="X must hold real numbers"):
+        posterior(X=ByPointer(GOOD.astype(">f8")))
+
+
 ENTRIES = st.one_of(st.none(), st.integers(-(2**65), 2**65), st.text(max_size=3), st.just(()), st.just(1.5))
 INTERFACES = st.fixed_dictionaries(
     {},
@@ -151,6 +157,8 @@ ANSWERS = st.one_of(
 
 
 @fuzz(60)
+@example(dlpack=None, device=None, shape=(ROWS, 2))
+@example(dlpack=None, device=TypeError("t"), shape=(ROWS, 2))
 @given(dlpack=ANSWERS, device=ANSWERS, shape=st.sampled_from([(ROWS, 2), (ROWS,), None, "x", (2**62, 2)]))
 def test_objects_that_are_no_arrays(dlpack: Any, device: Any, shape: Any) -> None:
     """Methods of DLPack that return nonsense or raise."""

@@ -27,7 +27,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@fuzz(25)
+@fuzz(12)
 @given(
     file=st.sampled_from(["fit/estimator.npz", "fit/table.json", "fit/table.json", "rows.csv"]),
     changes=st.one_of(st.none(), edits()),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzzing import Edit, damaged, edits, fuzz
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import patrac_native as pn
@@ -26,6 +26,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @fuzz(30)
+@example(which=0.859375, changes=None)  # the metadata of a statistic
+@example(which=0.5, changes=None)
 @given(which=st.floats(0, 1, exclude_max=True), changes=st.one_of(st.none(), st.just([]), edits()))
 def test_damaged_files(which: float, changes: list[Edit] | None, store: Path, tmp_path: Path) -> None:
     """A file is damaged, emptied or gone: what is read is what was written, or the store or the file is named."""

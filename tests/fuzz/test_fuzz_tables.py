@@ -73,6 +73,9 @@ LAYOUTS = st.sampled_from(
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".csv.zip"])
 @fuzz()
+@example(changes=[("replace", 0.25, b"\0")], layout=Layout())  # zlib has an exception of its own
+@example(changes=[("replace", 0.0, b"\0")], layout=Layout())
+@example(changes=[("delete", 0.0, b"\0")], layout=Layout())
 @given(changes=edits(), layout=LAYOUTS)
 def test_damaged_text(ending: str, changes: list[Edit], layout: Layout, tmp_path: Path) -> None:
     path = tmp_path / f"damaged{ending}"
@@ -102,6 +105,8 @@ CELLS = st.one_of(
 
 @fuzz(100)
 @example(rows=[["a"], ["1"]], separator=",", end="\r", layout=Layout(header=True))
+@example(rows=[["", ""], ["\xa0"]], separator=",", end="\n", layout=Layout(header=False))  # no blank line to pandas
+@example(rows=[["a", "b"], ["1\xa0", "2"]], separator=" ", end="\n", layout=Layout(sep="whitespace"))
 @given(
     rows=st.lists(st.lists(CELLS, max_size=5), max_size=8),
     separator=st.sampled_from([",", ";", "\t", "|", " "]),
