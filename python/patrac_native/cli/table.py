@@ -221,7 +221,8 @@ def _rows(content: str, separator: str) -> Any:
     if separator == SEPARATORS["whitespace"]:
         # pandas separates at blanks and tabs alone, not at all that Unicode calls space.
         lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        content, separator = "\n".join(" ".join(line.replace("\t", " ").split(" ")) for line in lines), " "
+        content = "\n".join(" ".join(filter(None, line.replace("\t", " ").split(" "))) for line in lines)
+        separator = " "
     return csv.reader(io.StringIO(content, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
 
 
