@@ -119,7 +119,7 @@ INTERFACES = st.fixed_dictionaries(
     optional={
         "shape": st.one_of(ENTRIES, st.lists(st.integers(-1, 9) | st.just(2**62), max_size=3).map(tuple)),
         "typestr": st.sampled_from(["<f8", ">f8", "<f4", "|u1", "<f2", "|O", "<i8", "x", "", "<f99", None, 3]),
-        "strides": st.one_of(ENTRIES, st.lists(st.integers(-64, 64) | st.just(2**61), max_size=3).map(tuple)),
+        "strides": st.one_of(ENTRIES, st.lists(st.integers(-64, 64), max_size=3).map(tuple)),
         "version": st.sampled_from([0, 2, 3, 99, None, "3"]),
         "mask": st.sampled_from([None, 1]),
         "stream": st.sampled_from([None, 0, 1, 2, -1, "x"]),
@@ -130,9 +130,13 @@ INTERFACES = st.fixed_dictionaries(
 @fuzz(100)
 @example(changes={"data": None})
 @example(changes={"data": (0, False)})
+@example(changes={"shape": (-1, 2)})
 @given(changes=INTERFACES)
 def test_interfaces_that_say_something_else(changes: dict[str, Any]) -> None:
-    """An interface whose entries are not those of its array, which lies in the middle of much memory."""
+    """An interface with other entries than its array has, which lies in the middle of enough memory.
+
+    Nothing tells where memory of the host ends, so farther strides are for tests on a GPU.
+    """
     memory = np.zeros((1000, 2))
     memory[400 : 400 + ROWS] = GOOD
     try:
