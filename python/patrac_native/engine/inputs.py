@@ -106,7 +106,7 @@ def _dtype_name(X: Any, interface: dict[str, Any] | None) -> str:
     if interface is None:
         return str(X.dtype).rsplit(".", maxsplit=1)[-1]  # torch writes torch.float32
     dtype = np.dtype(interface["typestr"])
-    return dtype.name if dtype.isnative else dtype.str
+    return str(dtype.name if dtype.isnative else dtype.str)
 
 
 def _from_dlpack(X: Any, device: str, copy: bool) -> _core.DeviceInputs:
