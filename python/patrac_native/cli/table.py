@@ -182,21 +182,25 @@ class TableFile:
 
 def _text(path: str, name: str) -> str:
     """Return the text of a file, which is decompressed by the end of its name; "-" is standard input."""
+    if path == "-":
+        raw = sys.stdin.buffer.read()
+    else:
+        with open(path, "rb") as stream:
+            raw = stream.read()
+    names = [""]
     try:
-        if path == "-":
-            raw = sys.stdin.buffer.read()
-        else:
-            with open(path, "rb") as stream:
-                raw = stream.read()
         if path.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-                if len(archive.namelist()) != 1:
-                    raise ValueError(f"{path} holds {len(archive.namelist())} files; give an archive of one.")
-                raw = archive.read(archive.namelist()[0])
+                names = archive.namelist()
+                raw = archive.read(names[0]) if len(names) == 1 else raw
         for ending, module in ((".gz", gzip), (".bz2", bz2), (".xz", lzma)):
             raw = module.decompress(raw) if path.endswith(ending) else raw
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # for damaged and encrypted archives these modules raise about ten kinds of exceptions
         raise ValueError(f"{name} cannot be decompressed: {error}.") from None
+    if len(names) != 1:
+        raise ValueError(f"{path} holds {len(names)} files; give an archive of one.")
     encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         content = raw.decode(encoding)
@@ -215,7 +219,10 @@ def _text(path: str, name: str) -> str:
 def _rows(content: str, separator: str) -> Any:
     """Return an iterator over the fields of each record, with the attribute `line_num` that readers of csv have."""
     if separator == SEPARATORS["whitespace"]:
-        content, separator = "\n".join(" ".join(line.split()) for line in content.split("\n")), " "
+        # pandas separates at blanks and tabs alone, not at all that Unicode calls space.
+        lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        content = "\n".join(" ".join(filter(None, line.replace("\t", " ").split(" "))) for line in lines)
+        separator = " "
     return csv.reader(io.StringIO(content, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
 
 
@@ -242,8 +249,8 @@ def _check_rows(content: str, separator: str, name: str) -> tuple[list[str], lis
     lines, odd = [], []
     try:
         for row in reader:
-            # Blank lines are no rows.
-            if len(row) > 1 or (row and row[0].strip()):
+            # Blank lines are no rows, to pandas those of blanks and tabs.
+            if len(row) > 1 or (row and row[0].strip(" \t")):
                 first = row if first is None else first
                 lines.append(reader.line_num)
                 odd += [(reader.line_num, len(row))] if len(row) != len(first) else []

@@ -81,10 +81,12 @@ def stored_states(
     identity = folder.identity()
     stats = {name: values for name, values in stats.items() if name not in RUN_TOTALS}
     if at.written:
-        written = arviz_groups.stats_of(
-            network, likelihood, folder.tree(0, at.written, lambda name: name != "lp" and name not in of_theta)
-        )
+        tree = folder.tree(0, at.written, lambda name: name != "lp" and name not in of_theta)
+        with rebuilding(folder.path):
+            written = arviz_groups.stats_of(network, likelihood, tree)
         for name, values in at.stats.items():
+            if name not in written:
+                raise ValueError(f"{folder.path} is damaged: it lacks the numbers {name}.")
             if written[name].shape != (len(values), at.written, *values.shape[2:]):
                 raise ValueError(f"{folder.path} is damaged: it has {written[name].shape} numbers {name}.")
             in_arrays = written.pop(name)
@@ -97,7 +99,8 @@ def stored_states(
         found = tail[:, max(first - at.written, 0) : max(end - at.written, 0)]
         if first < at.written:
             tree = folder.tree(first, min(end, at.written), of_theta.__contains__)
-            in_arrays = arviz_groups.theta_of(network, tree)
+            with rebuilding(folder.path):
+                in_arrays = arviz_groups.theta_of(network, tree)
             found = np.concatenate([in_arrays, found], axis=1) if found.shape[1] else in_arrays
         if found.shape[1] != end - first or not np.isfinite(found).all():  # what zarr gives for a chunk without a file
             raise ValueError(f"{folder.path} is damaged: parts of its draws are missing.")

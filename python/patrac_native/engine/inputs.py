@@ -61,6 +61,18 @@ def import_device_inputs(
     """Import inputs that are on a device, without copying them to the host."""
     if is_tensor(X):
         X = X.detach()  # torch does not export tensors that require grad
+    try:
+        return _imported(X, n_inputs, n_layers=n_layers, dtype=dtype, copy=copy)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if str(error).startswith("X"):
+            raise
+        raise TypeError(
+            f"X: its library does not say what it is ({error!r}); give an array that it has made."
+        ) from error
+
+
+def _imported(X: Any, n_inputs: int, *, n_layers: int, dtype: np.dtype[Any], copy: bool) -> InputsOnDevice | None:
+    """Import inputs that are on a device; errors of what X says of itself are of any type."""
     device = _device_of(X)
     if device is None or n_layers > _core.MAX_DEVICE_LAYERS:
         return None
@@ -93,7 +105,8 @@ def _dtype_name(X: Any, interface: dict[str, Any] | None) -> str:
     """Return the name of the dtype of any library's array, such as "float32"."""
     if interface is None:
         return str(X.dtype).rsplit(".", maxsplit=1)[-1]  # torch writes torch.float32
-    return str(np.dtype(interface["typestr"]).name)
+    dtype = np.dtype(interface["typestr"])
+    return str(dtype.name if dtype.isnative else dtype.str)
 
 
 def _from_dlpack(X: Any, device: str, copy: bool) -> _core.DeviceInputs:
@@ -105,7 +118,7 @@ def _from_dlpack(X: Any, device: str, copy: bool) -> _core.DeviceInputs:
             capsule = X.__dlpack__(max_version=(1, 0), **stream_argument)
         except TypeError:  # a library from before DLPack 1.0, without max_version
             capsule = X.__dlpack__(**stream_argument)
-    except (BufferError, RuntimeError) as error:
+    except Exception as error:
         # torch exports capsules of the current device only.
         if hasattr(X, "__cuda_array_interface__"):
             return _from_pointer(X, X.__cuda_array_interface__, device, copy)

@@ -87,9 +87,9 @@ def place_of(array: Any) -> tuple[int, int] | None:
         return None
     try:
         kind, index = array.__dlpack_device__()
-    except (BufferError, ValueError, RuntimeError):  # DLPack has no number for this device
+        return int(kind), int(index)
+    except Exception:  # DLPack has no number for this device, or the object has other methods of these names
         return None
-    return int(kind), int(index)
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
@@ -179,7 +179,7 @@ def check_matrix_shape(shape: tuple[int, ...], d: int, name: str) -> None:
     if len(shape) != 2:
         hint = f" Use {name}[:, None] for a single input." if len(shape) == 1 and d == 1 else ""
         raise ValueError(f"{name} must have shape (n, {d}); got {shape}.{hint}")
-    if shape[0] == 0:
+    if shape[0] < 1:
         raise ValueError(f"{name} has no rows (shape {shape}); give at least one.")
     if shape[1] != d:
         raise ValueError(f"{name} must have {d} columns, one for each input of the network; got {shape[1]}.")
