@@ -57,9 +57,6 @@ class Likelihood(Complete, abstract=True):
     is_quadratic : bool
         Whether the log-likelihood is quadratic in the outputs f. `Exact()` then samples a model with a Bayesian last
         layer only.
-    integrates_outputs : bool
-        Whether the log-likelihood is quadratic in the first t outputs given the others, if there are any. Their weights
-        are then conditionally Gaussian and can be integrated out (`collapse=True`).
     weight_name : str
         What error messages call the argument from which the row weights come.
     outputs_per_target : int
@@ -93,7 +90,6 @@ class Likelihood(Complete, abstract=True):
     example: ClassVar[str]
     targets: ClassVar[Literal["real", "class", "binary", "count"]]
     is_quadratic: ClassVar[bool]
-    integrates_outputs: ClassVar[bool] = False
     weight_name: ClassVar[str] = "sample_weight"
     outputs_per_target: ClassVar[int] = 1
     takes_offset: ClassVar[bool] = False
@@ -145,6 +141,14 @@ class Likelihood(Complete, abstract=True):
                 f"Train it with layer sizes (d, ..., {self.outputs_per_target} t) for t targets."
             )
         return n_outputs // self.outputs_per_target
+
+    def integrates_outputs(self, n_outputs: int) -> bool:
+        """Return whether weights of outputs can be integrated out (`collapse=True`); here False.
+
+        It takes a log-likelihood that is quadratic in the first t outputs given the others, if there are any, or given a
+        precision of each row that is drawn. Their weights are then conditionally Gaussian.
+        """
+        return False
 
     def predicted(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return what `Draws.predict` returns for outputs f (..., m) of the network, shape (..., t); here f itself."""
