@@ -198,6 +198,6 @@ def test_what_it_refuses() -> None:
     ):
         run(case.posterior(pn.StudentT(DF, 1.0)), KERNELS["mgrad"])
     with pytest.raises(
-        ValueError, match=r"density='collapsed' is given a precision of each row .* density=\"posterior\""
+        ValueError, match=r"density='collapsed' is one given a precision of each row, .* density=\"posterior\""
     ):
         case.posterior().density("collapsed", variance=1.0)

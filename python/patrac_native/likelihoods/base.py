@@ -145,8 +145,8 @@ class Likelihood(Complete, abstract=True):
     def integrates_outputs(self, n_outputs: int) -> bool:
         """Return whether weights of outputs can be integrated out (`collapse=True`); here False.
 
-        It takes a log-likelihood that is quadratic in the first t outputs given the others, if there are any, or given a
-        precision of each row that is drawn. Their weights are then conditionally Gaussian.
+        The log-likelihood is then quadratic in the first t outputs, given the others, if there are any, or given a
+        precision of each row that chains draw. Their weights are conditionally Gaussian.
         """
         return False
 

@@ -36,8 +36,8 @@ def build_density(sampled: SampledNetwork, density: str, coordinates: str, varia
         check_kernel(MGrad(collapse=True), sampled.facts)
         if sampled.law.is_sampled and not sampled.likelihood.is_conjugate:
             raise ValueError(
-                f"density={density!r} is given a precision of each row under {sampled.likelihood!r}, which chains draw; "
-                'choose density="posterior".'
+                f"density={density!r} is one given a precision of each row, which chains draw, under "
+                f'{sampled.likelihood!r}; choose density="posterior".'
             )
         if log_variance:
             raise ValueError(
