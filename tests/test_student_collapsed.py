@@ -147,6 +147,34 @@ def test_output_weights_have_their_conditional_given_the_precisions() -> None:
     assert_standard_normal(np.array(whitened))
 
 
+@pytest.mark.parametrize("architecture", ["full", "mix"])
+def test_moments_are_those_of_chains_on_all_parameters(architecture: str) -> None:
+    """Means and mean squares of f and of log scale^2 differ by less than 4.5 of their standard errors.
+
+    Those are of the means of chains from their warm-up on, so that they hold whatever the autocorrelation.
+    """
+    case, found = Case(architecture, n=40), []
+    post = case.posterior()
+    for collapse in (True, False):
+        draws = pn.sample(
+            post,
+            pn.MGrad(collapse=collapse, persistence=0.9),
+            chains=32,
+            draws=400,
+            thin=10,
+            warmup=2000,
+            variance_every=2,
+            seed=7,
+            threads=1,
+            progress=False,
+        )
+        numbers = [draws.predict(case.X[:4])[..., 0], np.log(draws.stats["variance"])[..., None]]
+        both = np.concatenate(numbers, axis=2)
+        found.append(np.concatenate([both, both**2], axis=2).mean(axis=1))
+    means, errors = zip(*[(of.mean(axis=0), of.var(axis=0, ddof=1) / len(of)) for of in found], strict=True)
+    assert (np.abs(means[0] - means[1]) < 4.5 * np.sqrt(errors[0] + errors[1])).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("architecture", ["full", "mix"])
