@@ -41,7 +41,7 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     stays_on_host = device == "cpu" and not keep and facts.inputs_on_device is None
-    is_same_noise = kernel.collapse and not facts.likelihood.noise_by_row
+    is_same_noise = kernel.collapse and facts.likelihood.is_conjugate
     if is_deep_and_narrow(facts) and stays_on_host and is_same_noise and facts.curvature_obstacle is None:
         return replace(kernel, metric="curvature", persistence=DEEP_PERSISTENCE), (
             f"{reason}; {facts.n_layers - 1} narrow hidden layers, where a few stiff directions keep steps small: each "
