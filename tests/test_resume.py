@@ -32,6 +32,7 @@ Y = np.sin(2 * X[:, 0]) + 0.3 * DATA.normal(size=30)
 NET = problems.random_network(np.random.default_rng(0), (2, 5, 4, 1))
 NET_OF_ROWS = problems.random_network(np.random.default_rng(1), (2, 5, 4, 2))
 FIXED, SAMPLED = pn.Gaussian(0.09), pn.Gaussian("sampled", a=2, b=0.1)
+TAILS = pn.StudentT(4.0, "sampled", a=2, b=0.1)
 SCALES = pn.GaussianPrior(scales="sampled")
 MOVED_SCALES = pn.GaussianPrior(scales=pn.SampledScales(interweave=True))
 PERSISTENT = pn.MGrad(persistence=0.9)
@@ -51,7 +52,9 @@ RUNS: dict[str, tuple[pn.Network, Any, Any, Any, Any]] = {
     "scales": (NET, pn.Full(), SCALES, FIXED, PERSISTENT),
     "moved scales": (NET, pn.Full(), MOVED_SCALES, FIXED, PERSISTENT),
     "scales and variance": (NET, pn.Full(), SCALES, SAMPLED, pn.MGrad(collapse=True, persistence=0.9)),
-    "tails": (NET, pn.Full(), problems.PRIOR, pn.StudentT(4.0, "sampled", a=2, b=0.1), PERSISTENT),
+    "tails": (NET, pn.Full(), problems.PRIOR, TAILS, PERSISTENT),
+    "collapsed tails": (NET, pn.Mix(2), problems.PRIOR, TAILS, pn.MGrad(collapse=True, persistence=0.9)),
+    "rotated tails": (NET, pn.Full(), problems.PRIOR, TAILS, pn.MGrad(collapse=True, metric="curvature")),
     "rows": (NET_OF_ROWS, pn.Full(), problems.PRIOR, pn.HeteroscedasticGaussian(), "auto"),
     "last layer": (NET, pn.Out(3), problems.PRIOR, FIXED, pn.PCNL()),
     "last layer, sampled": (NET, pn.Out(3), problems.PRIOR, SAMPLED, pn.MGrad()),

@@ -112,6 +112,9 @@ namespace patrac::PATRAC_LEVEL {
 //     parameter(square)  the entry c of parameters(l) at a squared scale, on which no other entry depends
 //     slope(f, target, step, square)  dl / d log square of a row of weight 1; numbers of the target lie `step` apart
 //     draw(rows, ..)     a draw of the square given the rows
+//     is_mixture         whether the noise is normal given a precision of each row; draw(rows, .., keep) then calls
+//                        keep(precision) for row after row, the precision relative to the square's and 0 where the
+//                        row has no weight
 
 template <class Kind>
 inline constexpr TargetLayout targets_of = traits_of(Kind::kind).targets;
@@ -227,6 +230,7 @@ struct StudentT {
 
     struct ScaleOfOutput {
         static constexpr double logs = 1.0;
+        static constexpr bool is_mixture = true;
         double df;
 
         ScaleOfOutput(const Likelihood& likelihood, std::size_t c) : df(likelihood.parameter("df")[c]) {}
@@ -239,13 +243,17 @@ struct StudentT {
         // The noise is a mixture of Gaussian noise (docs/method.md, section 6): draws the precision of each row, gamma
         // of shape w (df + 1) / 2 and rate (df + r^2 / square) / 2, then the square given all of them. `terms` is the
         // sum of the row weights, `shape` and `rate` are those of the prior.
-        template <class Rows, class Streams>
-        double draw(const Rows& rows, double square, double terms, double shape, double rate, Streams& streams) const {
+        template <class Rows, class Streams, class... Keep>
+        double draw(const Rows& rows, double square, double terms, double shape, double rate, Streams& streams,
+                    const Keep&... keep) const {
             const double precision = 1.0 / square;
             double squares = 0.0;
             rows.each([&](double w, auto f, const auto* target, std::int64_t) {
                 const auto e = static_cast<double>(*target - f);
-                if (w > 0.0) squares += e * e / streams.rows.next(0.5 * w * (df + 1.0), 0.5 * (df + e * e * precision));
+                if (!(w > 0.0)) return (keep(0.0), ...);
+                const double variance = streams.rows.next(0.5 * w * (df + 1.0), 0.5 * (df + e * e * precision));
+                squares += e * e / variance;
+                (keep(1.0 / variance), ...);
             });
             return streams.values.next(shape + 0.5 * terms, rate + 0.5 * squares);
         }
@@ -354,6 +362,7 @@ struct CensoredGaussian {
     }
 
     struct ScaleOfOutput {
+        static constexpr bool is_mixture = false;
         double logs;
 
         ScaleOfOutput(const Likelihood& likelihood, std::size_t c) : logs(likelihood.parameter("known")[c]) {}
@@ -434,6 +443,10 @@ struct Categorical {
 // Whether a draw of the scale of the noise reads each row.
 template <class Kind>
 concept ScaledByRow = requires { typename Kind::ScaleOfOutput; };
+
+// Whether the noise is normal given a precision of each row.
+template <class Kind>
+concept MixedByRow = ScaledByRow<Kind> && Kind::ScaleOfOutput::is_mixture;
 
 // Calls f with the likelihood's type.
 template <class F>

@@ -22,13 +22,13 @@ import patrac_native as pn
 Array = npt.NDArray[Any]
 # (posterior, theta (K,), variances (m,), generator) -> theta and variances some steps later.
 Steps = Callable[[pn.Posterior, Array, Array, np.random.Generator], tuple[Array, Array]]
-# Of one test; Bonferroni over its six numbers.
+# Of one test; Bonferroni over its six numbers, or four of one output.
 LEVEL = 1e-4 / 6
 # sigma^2 of each output has the inverse-gamma prior with density x^(-a - 1) exp(-b / x).
 A, B = 3.0, np.array([0.2, 1.5])
 PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 X = np.linspace(-2, 2, 10)[:, None]
-NET = rank_test.network([1, 4, 2], 1, 0.4)
+NET, NET_OF_ONE = (rank_test.network([1, 4, m], 1, 0.4) for m in (2, 1))
 STEPS = 12
 
 
@@ -65,7 +65,7 @@ def smallest_p(
     replicates: int,
     seed: int,
 ) -> float:
-    """Smallest p-value of Kolmogorov-Smirnov tests of the six numbers described above.
+    """Smallest p-value of Kolmogorov-Smirnov tests of the numbers described above, of one output or two.
 
     `targets` draws y given f and the variances; `places` returns those of one row's y (m, ...) under f (m,), uniform.
     """
@@ -73,9 +73,9 @@ def smallest_p(
 
     rng = np.random.default_rng(seed)
     deviation = np.sqrt(np.asarray(template.prior_variance))
-    levels = []
+    b, levels = B[: template.data.y.shape[1]], []
     for theta in template.sample_prior(replicates, seed=seed):
-        variances = B / rng.gamma(A, size=2)
+        variances = b / rng.gamma(A, size=len(b))
         post = template.with_targets(targets(template.network.predict(theta[None], X, threads=1)[0], variances, rng))
         theta, variances = steps(post, theta, variances, rng)
         row = rng.integers(len(X))
@@ -83,7 +83,7 @@ def smallest_p(
         levels.append(
             [
                 *norm.cdf(theta[[0, -1]] / deviation[[0, -1]]),
-                *invgamma.cdf(variances, A, scale=B),
+                *invgamma.cdf(np.atleast_1d(variances), A, scale=b),
                 *places(post.data.y[row], f[row], variances, rng),
             ]
         )

@@ -64,6 +64,10 @@ public:
         // As draw 0, so that a chain is a function of its starting point: those of the steps count from 1.
         if (config.scales.sampled()) draw_scales(0);
         if (config.variance.sampled()) target_.set_variance(current(), variance_, transition_.uses_gradient());
+        if (is_mixture()) {  // the first precisions of the rows, as of the step before the first
+            VarianceStreams streams(noise_.keys(), ~std::uint64_t{0});
+            draw_from_rows(full_theta_.data(), streams);
+        }
         if (!transition_.start(current(), target_, noise_.keys()))
             throw std::invalid_argument(
                 "init: the log-likelihood or its gradient is not finite at the starting point "
@@ -101,6 +105,7 @@ public:
         schedule_.exchange(saved);
         prior_.exchange(saved);
         saved.exchange_array(variance_.data(), std::ssize(variance_));
+        if constexpr (MixtureTarget<Sampled, T>) target_.exchange(saved);
         transition_.exchange(saved);
         if (!saved.reads()) return exchange_state(saved, current());
         Checkpoint once_more = saved;
@@ -127,6 +132,9 @@ public:
     }
 
 private:
+    // Whether the rows' precisions are part of the state.
+    bool is_mixture() const { return MixtureTarget<Sampled, T> && target_.draws_by_row(); }
+
     // Brings transition and target to the scales, the variance and the step size that were read, and what the target
     // keeps with the point to the point.
     void follow_checkpoint() {
@@ -266,6 +274,8 @@ private:
         // out too, since the restriction does not depend on them. l and g at the old variance are computed again: what
         // is not finite cannot be scaled back. Nor can zeros that no evaluation writes, g of a kernel without it and
         // what lies beyond its last entry: from an infinite variance they come back as NaN.
+        if constexpr (MixtureTarget<Sampled, T>)
+            if (is_mixture()) target_.restore_precisions();
         target_.set_variance(current(), variance_, transition_.uses_gradient());
         set_zero(current().gradient);
         target_.evaluate(current(), transition_.uses_gradient());
@@ -346,6 +356,8 @@ private:
             find_log_likelihood();
             complete_draw(step_ - 1);
         }
+        if constexpr (MixtureTarget<Sampled, T>)
+            if (is_mixture()) full_log_likelihood_ = target_.mixture_log_likelihood(full_theta_.data());
         const double prior = prior_.log_density(full_theta_);  // not finite where theta is not
         if (!std::isfinite(full_log_likelihood_ + prior))
             throw std::runtime_error("chain " + std::to_string(index_) + ": after step " + std::to_string(step_) +

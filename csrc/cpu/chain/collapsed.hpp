@@ -1,4 +1,5 @@
-// A model of Gaussian noise with the Bayesian output weights of its means integrated out (docs/method.md, section 6).
+// A model of Gaussian noise, or of noise that is normal given a precision of each row, with the Bayesian output weights
+// of its means integrated out (docs/method.md, section 6).
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cpu/chain/cholesky.hpp"
+#include "cpu/chain/inverse_gamma.hpp"
 #include "cpu/chain/narrow_conditional.hpp"
 #include "cpu/chain/state.hpp"
 #include "cpu/tiles/evaluator.hpp"
@@ -38,6 +40,9 @@ struct ConditionalWeights {
 // Where each row has a noise variance for each output (CollapsePlan::by_row), another output of the network, W holds
 // its inverse and `variance` is 1. log|M| then has a derivative by the logarithm of that variance too, and theta_h
 // holds the weights behind it, in the same layer as those that are integrated out.
+//
+// Where the noise of one output is normal given a precision of each row (LikelihoodTerms::is_mixture), the precisions
+// are part of the state, and what takes the place of the row weights; the density is that given them.
 template <class T>
 class CollapsedTarget {
 public:
@@ -52,9 +57,10 @@ public:
         : plan_(&plan),
           data_(&data),
           collapse_(&collapse),
-          likelihood_(likelihood),
+          likelihood_(likelihood.given_precisions()),
           variance_(variance),
-          team_(plan, data, threads, &collapse, goes_narrow(plan, data) ? 0 : held_bytes_of(chains)),
+          mixture_(likelihood.is_mixture() ? std::make_unique<Mixture>(plan, data, likelihood, threads) : nullptr),
+          team_(plan, data, threads, &collapse, goes_narrow(plan, data) ? 0 : held_bytes_of(chains), precisions()),
           theta_(plan.dim),
           reverse_weights_(collapse.by_row ? 0 : plan.layers.back().n_varying() * reverse_row()) {
         for (std::int64_t s = 0; s < team_.n_sums(); ++s) {
@@ -77,7 +83,7 @@ public:
         for (const std::int32_t source : collapse.sources)
             if (source < output.n_varying()) n_read_ = std::max<std::int64_t>(n_read_, source + 1);
         // Where Evaluator uses it too.
-        if (goes_narrow(plan, data)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true);
+        if (goes_narrow(plan, data)) narrow_ = std::make_unique<NarrowPass<T>>(plan, data, true, precisions());
         // A single tile's activations are held.
         const std::int64_t size = narrow_ || data.n_tiles == 1 ? 0 : data.n_tiles * team_.saved_size();
         if (size > 0 && static_cast<std::size_t>(size) * sizeof(T) <= max_saved_bytes) saved_ = AlignedArray<T>(size);
@@ -86,7 +92,7 @@ public:
     std::int64_t dim() const { return collapse_->hidden_dim(); }
     std::int64_t full_dim() const { return plan_->dim; }
     std::int64_t output_normals() const { return plan_->dim - dim(); }
-    bool draws_by_row() const { return false; }
+    bool draws_by_row() const { return mixture_ != nullptr; }
     GaussianTerms terms() const { return {likelihood_.terms}; }
     const double* prior_variance(const double* given) const {
         if (hidden_prior_.empty()) return given;
@@ -179,9 +185,34 @@ public:
         sum_squares(team_, *data_, plan_->n_outputs, theta, squares);
     }
 
+    // Draws the rows' precisions given theta (full_dim,) and the variance, then a variance given both, to drawn (1,).
+    void draw_variances(const T* theta, VarianceStreams& streams, double shape, const double* rate,
+                        std::vector<double>& drawn) {
+        const OutputRows<T>& rows = mixture_->evaluator.outputs(theta);
+        std::copy_n(mixture_->precisions.data(), mixture_->precisions.size(), mixture_->before.data());
+        T* next = mixture_->precisions.data();
+        mixture_->full.of_scales([&](const auto& own, std::size_t c) {
+            if constexpr (std::remove_cvref_t<decltype(own)>::is_mixture)
+                drawn[c] = own.draw(rows.of(c), variance_[c], likelihood_.terms, shape, rate[c], streams,
+                                    [&next](double precision) { *next++ = static_cast<T>(precision); });
+        });
+    }
+    // Back to the precisions before the last draw.
+    void restore_precisions() {
+        std::copy_n(mixture_->before.data(), mixture_->before.size(), mixture_->precisions.data());
+    }
+    // l at theta (full_dim,), over the precisions.
+    double mixture_log_likelihood(const T* theta) {
+        return mixture_->evaluator.evaluate(theta, mixture_->full, nullptr);
+    }
+    void exchange(Checkpoint& saved) {
+        if (mixture_) saved.exchange_array(mixture_->precisions.data(), mixture_->precisions.size());
+    }
+
     // One variance for each output takes a plan in which no outputs share a group.
     void set_variance(State<T, Kept>& state, const std::vector<double>& variance, bool gradient) {
         likelihood_.set_variance(variance);
+        if (mixture_) mixture_->full.set_variance(variance);
         for (std::size_t c = 0; c < variance_.size(); ++c) variance_[c] = variance[variance.size() == 1 ? 0 : c];
         find_limits();
         evaluate(state, gradient);
@@ -196,6 +227,20 @@ public:
     }
 
 private:
+    struct Mixture {
+        LikelihoodTerms<T> full;  // of the model over the precisions
+        Evaluator<T> evaluator;   // of the same
+        // (n_tiles, stride), with zeros for padding: of each row, and before they were drawn last.
+        AlignedArray<T> precisions, before;
+
+        Mixture(const Plan& plan, const PackedData<T>& data, const LikelihoodTerms<T>& likelihood, std::int64_t threads)
+            : full(likelihood),
+              evaluator(plan, data, threads),
+              precisions(data.n_tiles * data.layout.stride),
+              before(precisions.size()) {}
+    };
+    const T* precisions() const { return mixture_ ? mixture_->precisions.data() : nullptr; }
+
     static bool goes_narrow(const Plan& plan, const PackedData<T>& data) {
         return data.n_slabs == 1 && NarrowPass<T>::supports(plan);
     }
@@ -383,7 +428,8 @@ private:
     const PackedData<T>* data_;
     const CollapsePlan* collapse_;
     LikelihoodTerms<T> likelihood_;
-    std::vector<double> variance_;  // (m,) of the noise
+    std::vector<double> variance_;      // (m,) of the noise
+    std::unique_ptr<Mixture> mixture_;  // null for Gaussian noise
     mutable std::vector<double>
         hidden_prior_;            // (K_h,), the prior variances of theta_h; empty where they are the first
     bool wide_moments_ = false;   // see CollapsedGroup::narrow_ratio

@@ -55,6 +55,18 @@ concept Target =
         { target.set_variance(state, variance, gradient) } -> std::same_as<void>;
     };
 
+// Whether a target may hold a precision of each row, given which its noise is normal. Where draws_by_row(), it does:
+// draw_variances() draws them too, theta being the state completed, and
+//   restore_precisions()           takes back those of the last draw
+//   mixture_log_likelihood(theta)  l of a kept draw, (full_dim,), over the precisions
+//   exchange(saved)                writes or reads them
+template <class X, class T>
+concept MixtureTarget = requires(X target, const T* theta, Checkpoint saved) {
+    { target.restore_precisions() } -> std::same_as<void>;
+    { target.mixture_log_likelihood(theta) } -> std::same_as<double>;
+    { target.exchange(saved) } -> std::same_as<void>;
+};
+
 // A step that leaves the posterior of a target invariant.
 //   finds_log_likelihood      whether a step leaves l in the state
 //   follows_prior             whether the variances may change between steps; then it has

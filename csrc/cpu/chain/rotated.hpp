@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/chain/concepts.hpp"
 #include "cpu/chain/state.hpp"
 #include "schedule/checkpoint.hpp"
 #include "schedule/run_config.hpp"
@@ -166,6 +167,21 @@ public:
         requires requires(Inner& target) { target.draw_variances(arguments...); }
     {
         target_.draw_variances(arguments...);
+    }
+    void restore_precisions()
+        requires MixtureTarget<Inner, T>
+    {
+        target_.restore_precisions();
+    }
+    double mixture_log_likelihood(const T* theta)
+        requires MixtureTarget<Inner, T>
+    {
+        return target_.mixture_log_likelihood(theta);
+    }
+    void exchange(Checkpoint& saved)
+        requires MixtureTarget<Inner, T>
+    {
+        target_.exchange(saved);
     }
 
     void set_variance(State<T, Kept>& state, const std::vector<double>& variance, bool gradient) {

@@ -134,7 +134,7 @@ public:
         if (!collapse) return ratio(TileTarget<T>(plan_, data_, terms_, {}, 1), step_factor);
         const CollapsePlan plan = collapse_plan(prior_variance, variance_);
         const std::vector<double> factor = hidden_factor(step_factor);
-        return ratio(collapsed_target(plan, 1), step_factor ? factor.data() : nullptr);
+        return ratio(collapsed_target(plan, variance_, 1), step_factor ? factor.data() : nullptr);
     }
 
     bool sample(const RunConfig& config, const RunBuffers<T>& buffers, const Monitor& monitor) const override {
@@ -148,10 +148,14 @@ public:
         if (config.collapse) {
             // One variance for all outputs leaves them equal, whatever it is.
             const std::vector<double> variance =
-                config.variance.sampled() ? std::vector<double>(variance_.size(), 1.0) : variance_;
+                config.variance.sampled() ? std::vector<double>(static_cast<std::size_t>(plan_.n_outputs), 1.0)
+                                          : variance_;
+            if (terms_.is_mixture() && variance.size() != 1)
+                throw std::invalid_argument(
+                    "kernel: output weights of one output with a sampled scale are integrated out under this noise");
             const CollapsePlan collapse =
                 collapse_plan(buffers.prior_variance, variance, config.variance.rate.size() > 1);
-            const auto target = [&] { return collapsed_target(collapse, each, config.chains); };
+            const auto target = [&] { return collapsed_target(collapse, variance, each, config.chains); };
             const std::vector<double> factor = hidden_factor(buffers.step_factor);
             RunBuffers<T> hidden_buffers = buffers;
             if (buffers.step_factor) hidden_buffers.step_factor = factor.data();
@@ -173,7 +177,7 @@ private:
     public:
         Collapsed(const CpuModel& model, const double* prior_variance, const std::vector<double>& variance)
             : plan_(model.collapse_plan(prior_variance, variance)),
-              target_(model.collapsed_target(plan_, 1)),
+              target_(model.collapsed_target(plan_, model.variance_, 1)),
               state_(target_.dim(), target_.make_kept()) {
             if (variance != model.variance_) target_.set_variance(state_, variance, false);
         }
@@ -232,9 +236,9 @@ private:
         return plan;
     }
 
-    CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, std::int64_t threads,
-                                        std::int64_t chains = 1) const {
-        return CollapsedTarget<T>(plan_, data_, terms_, collapse, variance_, threads, chains);
+    CollapsedTarget<T> collapsed_target(const CollapsePlan& collapse, const std::vector<double>& variance,
+                                        std::int64_t threads, std::int64_t chains = 1) const {
+        return CollapsedTarget<T>(plan_, data_, terms_, collapse, variance, threads, chains);
     }
 
     std::string level_;

@@ -20,9 +20,9 @@ class SlabTeam {
 public:
     // At most `threads` of them, one for each slab of the data. No sum depends on how many there are, nor on
     // `held_bytes`: the hidden activations of all tiles are held from the first pass of a collapsed evaluation to the
-    // second if they take no more.
+    // second if they take no more. `row_weights`: see TileWorkspace.
     SlabTeam(const Plan& plan, const PackedData<T>& data, std::int64_t threads, const CollapsePlan* collapse = nullptr,
-             std::size_t held_bytes = 0)
+             std::size_t held_bytes = 0, const T* row_weights = nullptr)
         : data_(&data) {
         threads = std::min(threads, data.n_slabs);
         if (threads > 1) team_ = std::make_unique<Team>(threads);
@@ -30,7 +30,7 @@ public:
         const std::int64_t held = collapse && members == 1 ? held_tiles(plan, *collapse, held_bytes) : 1;
         holds_all_ = held == data.n_tiles;
         passes_.reserve(static_cast<std::size_t>(members));
-        for (std::int64_t m = 0; m < members; ++m) passes_.emplace_back(plan, data.layout, collapse, held);
+        for (std::int64_t m = 0; m < members; ++m) passes_.emplace_back(plan, data.layout, collapse, held, row_weights);
         has_theta_.resize(static_cast<std::size_t>(members));
     }
 

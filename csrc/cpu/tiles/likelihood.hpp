@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cpu/tiles/wide.hpp"
@@ -43,6 +44,18 @@ struct LikelihoodTerms {
     bool has_variance() const { return kind == LikelihoodKind::gaussian || draws_by_row(); }
     bool draws_by_row() const {
         return visit(kind, [](auto own) { return ScaledByRow<decltype(own)>; });
+    }
+
+    bool is_mixture() const {
+        return visit(kind, [](auto own) { return MixedByRow<decltype(own)>; });
+    }
+    // Of a mixture: normal noise, given precisions of the rows in place of their weights. Else these.
+    LikelihoodTerms given_precisions() const {
+        if (!is_mixture()) return *this;
+        std::vector<double> variance = given.parameter("scale");
+        for (double& one : variance) one *= one;
+        const double weight = terms / static_cast<double>(variance.size());
+        return LikelihoodTerms({LikelihoodKind::gaussian, {std::move(variance)}}, weight);
     }
 
     // Calls f(own, c) for the ScaleOfOutput of each output, see shared/likelihood.hpp.

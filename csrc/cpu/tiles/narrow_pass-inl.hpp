@@ -36,7 +36,7 @@ PATRAC_FN NarrowTile<T> NarrowPass<T>::tile(std::int64_t t) const {
             inputs.step,
             has_offset ? of_tile + data_.layout.offsets.back() : zeros_.data(),
             of_tile + data_.layout.targets,
-            of_tile + data_.layout.row_weights,
+            row_weights_ ? row_weights_ + t * data_.layout.stride : of_tile + data_.layout.row_weights,
             data_.vectors_in_tile(t)};
 }
 

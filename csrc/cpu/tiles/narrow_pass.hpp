@@ -41,9 +41,11 @@ public:
     }
 
     // plan and data outlive the pass. `collapsed`: for moments() and evaluate_collapsed(), in place of evaluate().
-    NarrowPass(const Plan& plan, const PackedData<T>& data, bool collapsed = false)
+    // `row_weights`: see TileWorkspace.
+    NarrowPass(const Plan& plan, const PackedData<T>& data, bool collapsed = false, const T* row_weights = nullptr)
         : plan_(plan),
           data_(data),
+          row_weights_(row_weights),
           zeros_(data.layout.stride),
           kept_size_((2 * (std::ssize(plan.layers) - 1) * width() + 1) * data.layout.stride),
           keeps_all_(collapsed && data.n_tiles * kept_size_ * std::int64_t{sizeof(T)} <= max_kept_bytes),
@@ -87,6 +89,7 @@ private:
 
     const Plan& plan_;
     const PackedData<T>& data_;
+    const T* row_weights_;
     AlignedArray<T> zeros_;
     std::int64_t kept_size_;      // of a tile
     bool keeps_all_;              // whether each tile has a place of its own in kept_

@@ -70,9 +70,9 @@ PATRAC_FN V root_at(const X* weight, const X* log_variance, std::int64_t row, co
 }
 
 template <class T>
-void TilePass<T>::find_row_roots(const PackedData<T>& data) {
+void TilePass<T>::find_row_roots() {
     clear_tail_of_outputs();
-    const T* const weight = work_.tile + data.layout.row_weights;
+    const T* const weight = work_.weight;
     for (std::int64_t c = 0; c < by_row_.n_means; ++c) {
         const T* const s = work_.layers.back().value.data() + (by_row_.n_means + c) * work_.stride;
         T* const root = by_row_.root.data() + c * work_.stride;
@@ -112,7 +112,7 @@ void TilePass<T>::moments_of_output(const PackedData<T>& data, std::int64_t outp
     };
     const T* const f = work_.layers.back().value.data() + output * stride;
     const T* const target = work_.tile + data.layout.targets + output * stride;
-    const T* const weight = work_.tile + data.layout.row_weights;
+    const T* const weight = work_.weight;
     const std::int64_t end = std::is_same_v<X, T> ? work_.n_vectors * lanes_v<V> : work_.n_rows;
     for (std::int64_t row = 0; row < end; row += lanes_v<D>) {
         const D root = root_at<T, D>(weight, f + by_row_.n_means * stride, row, at);
@@ -136,7 +136,7 @@ template <class T>
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             begin_tile(data, t, first_tile);
             forward<decltype(zeta)>(0, work_.layers.size());
-            find_row_roots(data);
+            find_row_roots();
             const bool first = t == first_tile;
             for (std::size_t g = 0; g < work_.collapse->groups.size(); ++g) {
                 const std::int64_t output = work_.collapse->groups[g].outputs.front();
@@ -233,7 +233,7 @@ template <class T>
         for (std::int64_t t = first_tile; t < end_tile; ++t) {
             begin_tile(data, t, first_tile);
             forward<Zeta>(hidden_done ? top : 0, top + 1);
-            if (factors) find_row_roots(data);
+            if (factors) find_row_roots();
             totals.log_likelihood += likelihood_of_tile(data, likelihood);
             if (!factors) continue;
             add_determinant_slopes(factors);

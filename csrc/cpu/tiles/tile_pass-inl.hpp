@@ -121,8 +121,9 @@ struct RowStarts {
 };
 
 template <class T>
-TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse, std::int64_t held_tiles)
-    : work_(plan, layout.stride, collapse, held_tiles), last_hidden_(plan, layout.stride, collapse) {
+TilePass<T>::TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse, std::int64_t held_tiles,
+                      const T* row_weights)
+    : work_(plan, layout.stride, collapse, held_tiles, row_weights), last_hidden_(plan, layout.stride, collapse) {
     for (const PlanLayer& layer : plan.layers)
         for (const DenseGradient& dense : layer.gradient) {
             const auto n_rows = std::ssize(dense.rows), n_sources = std::ssize(dense.sources);
@@ -177,12 +178,8 @@ template <class T>
 double TilePass<T>::likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood) {
     T* const f = work_.layers.back().value.data();
     clear_tail_of_outputs();
-    const OutputTile<T> output{f,
-                               work_.tile + data.layout.targets,
-                               work_.tile + data.layout.row_weights,
-                               work_.plan.n_outputs,
-                               work_.stride,
-                               work_.n_vectors};
+    const OutputTile<T> output{
+        f, work_.tile + data.layout.targets, work_.weight, work_.plan.n_outputs, work_.stride, work_.n_vectors};
     return visit(likelihood.kind,
                  [&](auto kind) { return likelihood_of<decltype(kind)>(output, likelihood.parameters.data()); });
 }
@@ -191,7 +188,7 @@ template <class T>
 void TilePass<T>::residuals_of_tile(const PackedData<T>& data) {
     T* const f = work_.layers.back().value.data();
     const T* const target = work_.tile + data.layout.targets;
-    const T* const weight = work_.tile + data.layout.row_weights;
+    const T* const weight = work_.weight;
     for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c)
         for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>) {
             const std::int64_t at = c * work_.stride + row;
@@ -200,8 +197,8 @@ void TilePass<T>::residuals_of_tile(const PackedData<T>& data) {
 }
 
 template <class T>
-void TilePass<T>::weight_features(const PackedData<T>& data) {
-    const T* const weight = work_.tile + data.layout.row_weights;
+void TilePass<T>::weight_features() {
+    const T* const weight = work_.weight;
     for (std::size_t f = 0; f < work_.features.size(); ++f)
         for (std::int64_t row = 0; row < work_.n_vectors * lanes_v<V>; row += lanes_v<V>)
             store<V>(weighted_.data() + static_cast<std::int64_t>(f) * work_.stride + row,
@@ -240,7 +237,7 @@ template <class T>
     }
     const T* const f = work_.layers.back().value.data();
     const T* const target = work_.tile + data.layout.targets;
-    const T* const weight = work_.tile + data.layout.row_weights;
+    const T* const weight = work_.weight;
     for (std::int64_t row = 0; row < work_.n_rows; row += lanes_v<D>) {
         const D root = sqrt(load_wide(weight + row));
         double* to = wide_.data() + row;
@@ -384,7 +381,7 @@ template <class T>
                 last_hidden_.forward(work_);
                 last_hidden_.save(work_, saved + t * saved_size());
             }
-            weight_features(data);
+            weight_features();
             if (wide && !std::is_same_v<T, double>)
                 wide_moments_of_tile(data, t == first_tile, moments);
             else
@@ -412,7 +409,7 @@ template <class T>
             }
             totals.log_likelihood += likelihood_of_tile(data, likelihood);
             if (!reverse_weights) continue;
-            if (data.n_tiles > 1) weight_features(data);  // those of a single tile are there still
+            if (data.n_tiles > 1) weight_features();  // those of a single tile are there still
             reverse_read<Zeta>(reverse_weights, n_read);
             if (saved) {
                 add_gradient(output - 1, t == first_tile, totals);
@@ -434,7 +431,7 @@ template <class T>
         visit(work_.plan.activation, [&](auto zeta) { forward<decltype(zeta)>(0, work_.layers.size()); });
         clear_tail_of_outputs();
         const T* const target = work_.tile + data.layout.targets;
-        const T* const weight = work_.tile + data.layout.row_weights;
+        const T* const weight = work_.weight;
         for (std::int64_t c = 0; c < work_.plan.n_outputs; ++c) {
             const T* const f = work_.layers.back().value.data() + c * work_.stride;
             WideSum<T> sum;

@@ -27,8 +27,9 @@ public:
 
     // With `collapse`, moments() and evaluate_collapsed() may be called too; plan, layout and collapse outlive the
     // pass. It keeps the hidden activations of `held_tiles` tiles, all of the data, or with 1 of the last one alone.
+    // `row_weights`: see TileWorkspace.
     TilePass(const Plan& plan, const TileLayout& layout, const CollapsePlan* collapse = nullptr,
-             std::int64_t held_tiles = 1);
+             std::int64_t held_tiles = 1, const T* row_weights = nullptr);
     // The pass points into its own arrays, which moving leaves where they are.
     TilePass(TilePass&&) noexcept = default;
 
@@ -96,7 +97,7 @@ private:
     double likelihood_of_tile(const PackedData<T>& data, const LikelihoodTerms<T>& likelihood);
     // Turns f of the tile, o here, into W (y - o).
     void residuals_of_tile(const PackedData<T>& data);
-    void weight_features(const PackedData<T>& data);
+    void weight_features();
     void moments_of_tile(const PackedData<T>& data, bool first, Moments& moments);
     void wide_moments_of_tile(const PackedData<T>& data, bool first, Moments& moments);
     // Turns the activations of a layer, from node `first` on, into dl/d(pre-activation); `transposed` gives
@@ -117,7 +118,7 @@ private:
     template <class Zeta>
     void reverse(bool first, Totals& totals, std::size_t top);
     void add_gradient(std::size_t l, bool first, Totals& totals);
-    void find_row_roots(const PackedData<T>& data);
+    void find_row_roots();
     bool fits_narrow(std::int64_t output, double limit) const;
     template <class X>
     void moments_of_output(const PackedData<T>& data, std::int64_t output, bool first, RootedRows<X>& rooted,

@@ -65,20 +65,24 @@ struct TileWorkspace {
     const Plan& plan;              // outlives the workspace, as does collapse
     const CollapsePlan* collapse;  // of a collapsed output layer, or null
     std::int64_t stride;
-    bool values_by_tile;  // whether the hidden layers have values for each tile, which stay when another is bound
+    const T* row_weights;  // (n_tiles, stride) in place of the tiles' own, or null; it outlives the workspace too
+    bool values_by_tile;   // whether the hidden layers have values for each tile, which stay when another is bound
     AlignedArray<T> zeros, ones;
     std::vector<LayerWork<T>> layers;
     // Of the bound tile:
     const T* tile = nullptr;
+    const T* weight = nullptr;  // (stride,)
     std::int64_t n_rows = 0, n_vectors = 0;
     bool ends_in_half = false;
     std::vector<const T*> features;  // (P,) of a collapsed output layer
 
     // Keeps the hidden values of `held_tiles` tiles, all of the data, or with 1 of the bound one alone.
-    TileWorkspace(const Plan& plan_, std::int64_t stride_, const CollapsePlan* collapse_, std::int64_t held_tiles)
+    TileWorkspace(const Plan& plan_, std::int64_t stride_, const CollapsePlan* collapse_, std::int64_t held_tiles,
+                  const T* row_weights_)
         : plan(plan_),
           collapse(collapse_),
           stride(stride_),
+          row_weights(row_weights_),
           values_by_tile(held_tiles > 1),
           zeros(stride),
           ones(stride) {
@@ -121,6 +125,7 @@ struct TileWorkspace {
         ends_in_half = data.n_tiles == 1 && rest_fits_half<T>(n_rows);
         if (tile == data.tile(t)) return;
         tile = data.tile(t);
+        weight = row_weights ? row_weights + t * stride : tile + data.layout.row_weights;
         for (std::size_t l = 0; l < layers.size(); ++l) {
             const PlanLayer& layer = plan.layers[l];
             LayerWork<T>& work = layers[l];

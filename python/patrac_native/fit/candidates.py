@@ -131,7 +131,8 @@ class Candidate:
         """Return the prior of a network's posterior."""
         if self.prior == "gaussian":
             # Where the kernel integrates output weights out, their scale does not hold the chain back.
-            return pn.GaussianPrior(scales=pn.SampledScales(interweave=not self.likelihood.integrates_outputs))
+            integrates = self.likelihood.integrates_outputs(net.layer_sizes[-1])
+            return pn.GaussianPrior(scales=pn.SampledScales(interweave=not integrates))
         with pn.Note.collect("decay"):  # `describe_prior` says so in the words of a fit
             return pn.TraceClassPrior.fit(net, alpha=alpha)
 

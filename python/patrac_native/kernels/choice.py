@@ -22,8 +22,9 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
     It is `Exact()` if the posterior is that of Bayesian linear regression, the scales of the prior are fixed, the
     chains run on the CPU, and chains on the data would not take fewer operations (`statistics_are_dear`).
 
-    Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if a Gaussian likelihood allows integrating out
-    Bayesian output weights (with `HeteroscedasticGaussian` those of the means, on the CPU), and
+    Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if the likelihood allows integrating out Bayesian
+    output weights (`Gaussian`; on the CPU `HeteroscedasticGaussian`, those of the means, and `StudentT` with a sampled
+    scale of one output), and
     with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. In deep narrow
     networks (`is_deep_and_narrow`) whose output weights are integrated out under the same noise for all rows, it is
     `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU, if there are axes of the curvature.
@@ -40,7 +41,7 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
         return Exact(), "Gaussian likelihood and no Bayesian parameter below the last layer: independent draws"
     kernel, reason = _gradient_kernel(facts, may_go_to_device=device != "cpu" or keep)
     stays_on_host = device == "cpu" and not keep and facts.inputs_on_device is None
-    is_same_noise = kernel.collapse and not facts.likelihood.noise_by_row
+    is_same_noise = kernel.collapse and facts.likelihood.is_conjugate
     if is_deep_and_narrow(facts) and stays_on_host and is_same_noise and facts.curvature_obstacle is None:
         return replace(kernel, metric="curvature", persistence=DEEP_PERSISTENCE), (
             f"{reason}; {facts.n_layers - 1} narrow hidden layers, where a few stiff directions keep steps small: each "
@@ -86,16 +87,19 @@ def _gradient_kernel(facts: ModelFacts, *, may_go_to_device: bool) -> tuple[MGra
     by_row = facts.likelihood.noise_by_row
     on_device = by_row and (may_go_to_device or facts.inputs_on_device is not None)
     plain = MGrad(persistence=PERSISTENCE)
-    if not facts.likelihood.integrates_outputs or on_device or facts.hidden_dim == 0:
+    if not facts.integrates_outputs or on_device or facts.hidden_dim == 0:
         return plain, f"a {facts.likelihood.label} likelihood: gradient steps that know the prior"
     if facts.hidden_dim == facts.dim:
         return plain, "no Bayesian output weight to integrate out: gradient steps that know the prior"
     if facts.interweaves:
         why = "scales of the prior move together with all their parameters, so no output weight is integrated out"
         return plain, why
+    noise = "Gaussian likelihood" if facts.likelihood.is_conjugate else "heteroscedastic Gaussian likelihood"
+    if facts.sampled_variances is not None and not facts.likelihood.is_conjugate:
+        noise = f"{facts.likelihood.label} likelihood, normal given a precision of each row"
     return (
         replace(plain, collapse=True),
-        f"{'heteroscedastic ' if by_row else ''}Gaussian likelihood: gradient steps that keep their direction on "
+        f"{noise}: gradient steps that keep their direction on "
         f"{facts.hidden_dim} parameters, the {facts.dim - facts.hidden_dim} of the "
         f"{'means in the output layer' if by_row else 'output layer'} integrated out",
     )
@@ -139,10 +143,11 @@ def check_kernel(kernel: Kernel, facts: ModelFacts) -> None:
             f"kernel={own} integrates output weights out, with which SampledScales(interweave=True) moves their scale; "
             f"use {type(kernel).__name__}(), or interweave=False."
         )
-    if not facts.likelihood.integrates_outputs:
+    if not facts.integrates_outputs:
         raise ValueError(
-            f"kernel={own} needs a Gaussian likelihood or HeteroscedasticGaussian(), whose output weights can be "
-            f"integrated out; got {facts.likelihood!r}. Use {type(kernel).__name__}()."
+            f"kernel={own} needs a Gaussian likelihood, HeteroscedasticGaussian() or, for one output, "
+            f'StudentT(df, "sampled"), whose output weights can be integrated out; got {facts.likelihood!r}. Use '
+            f"{type(kernel).__name__}()."
         )
     by_row = facts.likelihood.noise_by_row
     if facts.hidden_dim == 0:

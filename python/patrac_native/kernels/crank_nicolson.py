@@ -96,7 +96,9 @@ class PCNL(_GradientKernel):
         Whether the Bayesian output weights are integrated out, which needs a Gaussian likelihood. The chain then runs
         on the parameters below the output layer, and the output weights of each draw are sampled from their exact
         conditional distribution. With `HeteroscedasticGaussian`, on the CPU, those of the means are integrated out,
-        and those of the log-variances are among the parameters on which the chain runs. Default False.
+        and those of the log-variances are among the parameters on which the chain runs. With `StudentT(df, "sampled")`
+        of one output, on the CPU, they are integrated out given a precision of each row, which is drawn with the scale.
+        Default False.
     adapt : {"warmup", "always"}
         When the step size is adapted; default "warmup". "always" is the paper's setting, which keeps adapting to
         acceptance rates in (0.4, 0.9) while sampling; the posterior is then not exactly invariant, and `sample` warns.

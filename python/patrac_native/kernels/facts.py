@@ -28,7 +28,6 @@ class FunctionLikelihood:
 
     label: str = "function's"
     is_quadratic: bool = False
-    integrates_outputs: bool = False
     noise_by_row: bool = False
     scale_name: str | None = None
     is_conjugate: bool = False
@@ -49,6 +48,7 @@ class ModelFacts:
     # words; None if they can and there are.
     rotation_obstacle: str | None
     curvature_obstacle: str | None
+    integrates_outputs: bool = False  # see `Likelihood.integrates_outputs`
     n_layers: int = 0  # layers of weights of the sampled network
     max_hidden_width: int = 0  # nodes of its widest hidden layer; 0 without one
     # Whether the log-likelihood is quadratic in theta, which holds for a Gaussian likelihood if no node below the last

@@ -61,9 +61,6 @@ class Likelihood(Complete, abstract=True):
     is_quadratic : bool
         Whether the log-likelihood is quadratic in the outputs f. `Exact()` then samples a model with a Bayesian last
         layer only.
-    integrates_outputs : bool
-        Whether the log-likelihood is quadratic in the first t outputs given the others, if there are any. Their weights
-        are then conditionally Gaussian and can be integrated out (`collapse=True`).
     weight_name : str
         What error messages call the argument from which the row weights come.
     outputs_per_target : int
@@ -101,7 +98,6 @@ class Likelihood(Complete, abstract=True):
     targets: ClassVar[Literal["real", "class", "binary", "count", "value"]]
     has_classes: ClassVar[bool] = False
     is_quadratic: ClassVar[bool]
-    integrates_outputs: ClassVar[bool] = False
     weight_name: ClassVar[str] = "sample_weight"
     outputs_per_target: int = 1
     values: FloatArray | None = None
@@ -158,6 +154,14 @@ class Likelihood(Complete, abstract=True):
                 f"Train it with layer sizes (d, ..., {self.outputs_per_target} t) for t targets."
             )
         return n_outputs // self.outputs_per_target
+
+    def integrates_outputs(self, n_outputs: int) -> bool:
+        """Return whether weights of outputs can be integrated out (`collapse=True`); here False.
+
+        The log-likelihood is then quadratic in the first t outputs, given the others, if there are any, or given a
+        precision of each row that chains draw. Their weights are conditionally Gaussian.
+        """
+        return False
 
     def predicted(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return what `Draws.predict` returns for outputs f (..., m) of the network, shape (..., t); here f itself."""

@@ -56,7 +56,6 @@ class Gaussian(SampledNoiseLikelihood):
     example = 'Gaussian("sampled")'
     is_quadratic = True
     is_conjugate = True
-    integrates_outputs = True
 
     def __init__(
         self,
@@ -67,6 +66,10 @@ class Gaussian(SampledNoiseLikelihood):
         pooled: bool = False,
     ) -> None:
         self._set_noise(variance, a, b, pooled)
+
+    def integrates_outputs(self, n_outputs: int) -> bool:
+        """Return True."""
+        return True
 
     def fitted(self, f: FloatArray, y: Targets, row_weights: FloatArray) -> Gaussian:
         """Return the likelihood with sampled variances fixed at their modes given outputs (n, m) and row weights."""

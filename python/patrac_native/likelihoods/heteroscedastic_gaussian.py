@@ -61,7 +61,6 @@ class HeteroscedasticGaussian(RealLikelihood):
     example = "HeteroscedasticGaussian()"
     noise_by_row = True
     is_quadratic = False
-    integrates_outputs = True
     outputs_per_target = 2
     quantity = "mean and log-variance"
 
@@ -69,6 +68,10 @@ class HeteroscedasticGaussian(RealLikelihood):
         self.beta = check_nonnegative(beta, "beta")
         if self.beta > 1:
             raise ValueError(f"beta must be at most 1; got {self.beta:g}.")
+
+    def integrates_outputs(self, n_outputs: int) -> bool:
+        """Return True: the weights of the means."""
+        return True
 
     def predicted(self, f: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the means (..., t) of outputs f (..., 2t)."""

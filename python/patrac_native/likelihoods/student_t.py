@@ -103,6 +103,10 @@ class StudentT(SampledNoiseLikelihood):
         """Return the likelihood with a sampled scale."""
         return cls(DEFAULT_DF if df is None else df, "sampled")
 
+    def integrates_outputs(self, n_outputs: int) -> bool:
+        """Return whether the scale of one output is sampled; noise is normal given precisions drawn with it."""
+        return self.is_sampled and n_outputs == 1
+
     def describe_noise(self, squared_scales: FloatArray | None, unit: float | FloatArray, how: str) -> str:
         """Return the degrees of freedom and the scale."""
         assert squared_scales is not None

@@ -34,6 +34,11 @@ def build_density(sampled: SampledNetwork, density: str, coordinates: str, varia
         )
     if collapsed:
         check_kernel(MGrad(collapse=True), sampled.facts)
+        if sampled.law.is_sampled and not sampled.likelihood.is_conjugate:
+            raise ValueError(
+                f"density={density!r} is one given a precision of each row, which chains draw, under "
+                f'{sampled.likelihood!r}; choose density="posterior".'
+            )
         if log_variance:
             raise ValueError(
                 f"coordinates={coordinates!r} is not supported by density={density!r}; give variance=, or choose "

@@ -90,6 +90,7 @@ class SampledNetwork:
             architecture=network.architecture.label(),
             dim=network.dim,
             hidden_dim=len(self.compiled.planned.hidden_entries),
+            integrates_outputs=self.likelihood.integrates_outputs(network.n_outputs),
             n_layers=len(network.layer_sizes) - 1,
             max_hidden_width=max(network.layer_sizes[1:-1], default=0),
             is_last_layer_gaussian=is_last_layer_gaussian,
