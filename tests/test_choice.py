@@ -416,6 +416,28 @@ def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if
     assert choose_posterior([pn.Gaussian("sampled")], arrays(200), asked, say=lambda _: None).reason == "as asked"
 
 
+@pytest.mark.parametrize(("rows", "tried"), [(60, ["Out(20)", "Out(10)", "Out(1)"]), (120, ["Out(20)"])])
+def test_of_few_rows_one_standard_error_is_reason_to_try_a_smaller_posterior(
+    rows: int, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posterior_choice, "affordable_candidates", lambda possible, *_: ([possible[0]], "one"))
+    found: list[str] = []
+
+    def run(candidates: Sequence[Candidate], *_: Any, say: Any) -> list[Trial]:
+        found.extend(one.architecture.label() for one in candidates)
+        # The networks alone have 0.5, the first posterior 0.5075, and the differences a standard error of 0.005.
+        nlpd = 0.5075 - 0.0075 * (len(candidates) > 1) + 0.1 * np.tile([-1.0, 1.0], 200)
+        scored = Evaluation({}, {"nlpd": nlpd}, calibrate("validation", nlpd, np.full(400, 0.5)))
+        return [Trial(one, 1, scored, None) for one in candidates]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(posterior_choice, "run_pilots", run)
+    given = settings(hidden_layer_sizes=(20,), networks=2)
+    with pn.Note.collect("worse than networks") as notes:
+        chosen = choose_posterior([pn.Categorical()], classes(rows), given, say=lambda _: None)
+    assert found == tried and not notes
+    assert chosen.candidate.architecture.label() == tried[min(1, len(tried) - 1)]
+
+
 def test_pilot_runs_of_few_rows_leave_out_each_in_turn() -> None:
     numbers = arrays(100)
     ((held, kept),) = pilot_parts(numbers, settings())

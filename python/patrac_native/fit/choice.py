@@ -366,8 +366,10 @@ class _Choice:
             final = minutes * final_share(candidates, self._runs)
             self._run(candidates, nets, final, of=len(candidates))
             tried = list(candidates[: len(self.trials) - before])
-            if is_open and self._is_worse_than_networks:
-                self.say("  worse than the networks by more than two standard errors: trying fewer Bayesian parameters")
+            # Of few rows the error is large: one of them is reason enough to try what stays closer to the networks.
+            errors, words = (2.0, "two standard errors") if self._runs == 1 else (1.0, "a standard error")
+            if is_open and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network_by(errors):
+                self.say(f"  worse than the networks by more than {words}: trying fewer Bayesian parameters")
                 kept = best_of(self.trials).candidate
                 of_kept = self._nets_of(kept)
                 fewer = fewer_parameters(kept, self.settings, len(of_kept))

@@ -178,18 +178,18 @@ class CountMixture(TargetMixture):
         order = np.argsort(-sizes, kind="stable")
         f, weights = self._at(order)
         share = np.exp(self.likelihood.log_likelihood_rows(f[..., None], np.zeros((f.shape[1], 1))))
-        upto, (odds, of_count) = np.zeros_like(share), self.likelihood.next_share(f[..., None])
+        with np.errstate(over="ignore"):  # of inputs without a table
+            odds, of_count = self.likelihood.next_share(f[..., None])
         factor = odds[..., 0]
         for count in range(table.shape[1]):
             open_ones = int((sizes > count).sum())
             if open_ones < share.shape[1]:
-                factor, share, upto = (np.ascontiguousarray(part[:, :open_ones]) for part in (factor, share, upto))
+                factor, share = (np.ascontiguousarray(part[:, :open_ones]) for part in (factor, share))
                 weights = weights if weights is None or weights.ndim == 1 else weights[:, :open_ones]
-            upto += share
-            table[order[:open_ones], count] = mean_over_draws(upto, weights)
+            table[order[:open_ones], count] = mean_over_draws(share, weights)
             share *= factor
             share *= of_count(count)
-        return sizes, table
+        return sizes, np.cumsum(table, axis=1)
 
     def step(self, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return P(Y < y) and P(Y <= y), the ends of the step of the distribution function at counts y (n,)."""

@@ -70,9 +70,12 @@ class Calibration:
     @property
     def is_worse_than_network(self) -> bool:
         """Whether the posterior predicts worse than its trained network, by more than two standard errors."""
-        difference = self.nlpd - self.nlpd_network
-        slack = 2 * self.nlpd_difference_se if math.isfinite(self.nlpd_difference_se) else 0.0
-        return bool(difference > slack)
+        return self.is_worse_than_network_by(2.0)
+
+    def is_worse_than_network_by(self, errors: float) -> bool:
+        """Whether the posterior predicts worse than its trained network, by more than so many standard errors."""
+        slack = errors * self.nlpd_difference_se if math.isfinite(self.nlpd_difference_se) else 0.0
+        return bool(self.nlpd - self.nlpd_network > slack)
 
     def with_validation(self, other: Calibration) -> Calibration:
         """Return the scores of these held-out rows and of the validation rows of a run like this one together."""
