@@ -398,6 +398,11 @@ def test_open_draws_give_the_numbers_of_draws_in_memory(
         lambda draws: draws.log_likelihood_rows(rows, Y[:3]),
     ):
         np.testing.assert_array_equal(values(opened), values(loaded))
+    # A reading of the draws serves four blocks.
+    four = pn.Draws.open(store, memory=64 * loaded.predict(X[:1]).nbytes)
+    for one in (rows, X[:10]):
+        found, expected = (draws.distribution(one).mean() for draws in (four, loaded))
+        np.testing.assert_array_equal(found, expected)
     errors = [vars(draws.rerun_error(rows)) for draws in (opened, loaded)]
     for key, value in errors[1].items():
         np.testing.assert_array_equal(errors[0][key], value)
