@@ -175,7 +175,8 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
             return [(training.take(held), training.take(kept))]
         if n < MIN_ROWS:
             return []
-        parts = min(parts, len(np.unique(training.groups))) if whole else parts
+        if training.groups is not None:
+            parts = min(parts, len(np.unique(training.groups)))
         turns = split([1 / parts] * (parts - 1))
     except ValueError:
         return []
