@@ -207,10 +207,20 @@ class _Adam:
         of_gradient, of_squares = self._moments
         with torch.no_grad():
             self._count += 1
-            torch._fused_adam_(  # type: ignore[call-overload]
-                *([self._theta], [self._theta.grad], [of_gradient], [of_squares], [], [self._count]),
-                **{"lr": self._learning_rate, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "eps": 1e-8},
-                **{"amsgrad": False, "maximize": False},
+            torch._fused_adam_(
+                [self._theta],
+                [self._theta.grad],
+                [of_gradient],
+                [of_squares],
+                [],
+                [self._count],
+                lr=self._learning_rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=0.0,
+                eps=1e-8,
+                amsgrad=False,
+                maximize=False,
             )
 
 
