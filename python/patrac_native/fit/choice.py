@@ -249,10 +249,10 @@ def choose_posterior(
     """Train networks by one or two likelihoods, and choose a posterior by pilot runs.
 
     The first of two is tried by one candidate, if the budget pays for it, and the second only if that one is not
-    convincing, so that its networks need not be trained, or if it is what networks alone prefer on all rows,
-    `by_networks`: then it is the default, which a few validation rows do not turn. If the budget does not pay, networks
-    alone tell which of them is taken. Without a choice, it is the second, and so it is where a target takes few values.
-    `spent` are nominal seconds of earlier training, which count in the budget.
+    convincing, so that its networks need not be trained. If the budget does not pay, networks alone tell which of them
+    is taken. Without a choice, it is the second, and so it is where a target takes few values. `spent` are nominal
+    seconds of earlier training, which count in the budget; `by_networks` is what networks alone prefer, if it is known:
+    then the default, unless another likelihood was convincing before.
     """
     if not may_choose(settings, len(data.training.X)):
         likelihoods = likelihoods[-1:]
@@ -276,7 +276,7 @@ def choose_posterior(
             )
     if len(likelihoods) > 1:
         choice.try_first(possible)
-        if choice.is_settled and by_networks is not likelihoods[-1]:
+        if choice.is_settled:
             return choice.chosen()
         if not choice.trials:
             likelihoods = [by_networks or choice.noise_by_networks(likelihoods)]
