@@ -365,7 +365,7 @@ class _Choice:
         if before or len(candidates) > 1 or (is_open and likelihood.has_classes):
             final = minutes * final_share(candidates, self._runs)
             self._run(candidates, nets, final, of=len(candidates))
-            tried = list(candidates[: len(self.trials) - before])
+            minutes -= self._cost(candidates[: len(self.trials) - before], nets[0], final)
             # Of few rows the error is large: one of them is reason enough to try what stays closer to the networks.
             errors, words = (2.0, "two standard errors") if self._runs == 1 else (1.0, "a standard error")
             if is_open and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network_by(errors):
@@ -373,12 +373,17 @@ class _Choice:
                 kept = best_of(self.trials).candidate
                 of_kept = self._nets_of(kept)
                 fewer = fewer_parameters(kept, self.settings, len(of_kept))
+                if self._runs > 1:  # five times each: within what is left
+                    final = minutes * final_share(fewer, self._runs)
                 self._run(fewer, of_kept, final, of=len(fewer))
-                tried += fewer
-            minutes -= sum(one.pilot_minutes(final, nets[0], self.data.training, self.settings) for one in tried)
+                minutes -= self._cost(fewer, nets[0], final)
             if self.trials or len(candidates) > 1:
                 self.reason = describe_choice(self.trials)
         self.default, self.left = candidates[0], minutes
+
+    def _cost(self, candidates: Sequence[Candidate], net: pn.Network, final: float) -> float:
+        """Return the minutes of pilot runs of candidates whose final runs would have so many."""
+        return sum(one.pilot_minutes(final, net, self.data.training, self.settings) for one in candidates)
 
     def make_default(self, likelihood: Likelihood) -> None:
         """Let trials of a likelihood come first: another's must be better by more than a standard error."""
