@@ -201,8 +201,8 @@ BAD_ARGUMENTS: dict[type[Exception], list[tuple[str, dict[str, Any]]]] = {
             {"prior": 1.5},
         ),
         (
-            "likelihood must be one of Gaussian, Categorical, Bernoulli, StudentT, HeteroscedasticGaussian, "
-            "Poisson, NegativeBinomial, CensoredGaussian; got float",
+            "likelihood must be one of Gaussian, Categorical, DiscreteValues, Bernoulli, StudentT, "
+            "HeteroscedasticGaussian, Poisson, NegativeBinomial, CensoredGaussian; got float",
             {"likelihood": 1.0},
         ),
         ("X must hold real numbers; got dtype <U1. Encode it as numbers", {"X": [["a", "b"]] * 6}),

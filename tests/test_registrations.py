@@ -96,7 +96,8 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
     sampled = _core.SampledVariance(shape=2.0, rate=np.ones(1), initial=np.ones(1), every=1)
     for post, kernel, collapse, variance, message in (
         (bernoulli, "pcnl", False, sampled, "only Gaussian and Student-t noise have a variance to sample"),
-        (student, "pcnl", True, None, "under Gaussian noise alone"),
+        (bernoulli, "pcnl", True, None, "under Gaussian noise alone"),
+        (student, "pcnl", True, None, "of one output with a sampled scale are integrated out"),
         (gaussian, "elliptical_slice", True, None, "only kernels of the Crank-Nicolson family integrate"),
     ):
         config = _core.RunConfig(kernel=kernel, collapse=collapse, variance=variance, scales=None, **step)
