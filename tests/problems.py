@@ -25,13 +25,13 @@ LIKELIHOODS = (
     "gaussian_by_output",
     "categorical",
     "categorical_scale",
+    "discrete_values",
     "bernoulli",
     "student_t",
     "heteroscedastic_gaussian",
     "poisson",
     "negative_binomial",
     "censored_gaussian",
-    "discrete_values",
 )
 ACTIVATIONS = tuple(activations.ACTIVATIONS)
 

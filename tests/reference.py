@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import mpmath
 import numpy as np
 import numpy.typing as npt
 
@@ -226,8 +227,12 @@ def between(lower: float, upper: float, sd: float) -> tuple[float, float]:
     if lower == upper:
         return density(lower) / sd, lower / sd
     near, far = (-upper, -lower) if lower + upper < 0 else (lower, upper)  # no cancellation in the upper tail
-    probability = 0.5 * (math.erfc(near / math.sqrt(2)) - math.erfc(far / math.sqrt(2)))
-    return probability, (density(lower) - density(upper)) / probability / sd
+    if math.isinf(far):
+        probability = 0.5 * math.erfc(near / math.sqrt(2))
+        return probability, (density(lower) - density(upper)) / probability / sd
+    with mpmath.workdps(30):  # at the ends of a narrow interval both differences cancel
+        wide = (mpmath.erfc(near / mpmath.sqrt(2)) - mpmath.erfc(far / mpmath.sqrt(2))) / 2
+        return float(wide), float((mpmath.npdf(lower) - mpmath.npdf(upper)) / wide / sd)
 
 
 def labels_of(likelihood: Any, y: Array) -> Array:
