@@ -436,6 +436,7 @@ def test_of_few_rows_one_standard_error_is_reason_to_try_a_smaller_posterior(
         chosen = choose_posterior([pn.Categorical()], classes(rows), given, say=lambda _: None)
     assert found == tried and not notes
     assert chosen.candidate.architecture.label() == tried[min(1, len(tried) - 1)]
+    assert chosen.minutes > 0  # the budget pays for all of them and for the final run
 
 
 def test_pilot_runs_of_few_rows_leave_out_each_in_turn() -> None:
@@ -459,6 +460,11 @@ def test_pilot_runs_of_few_rows_divide_neither_groups_nor_rare_classes() -> None
     parts = pilot_parts(rare, settings(), by_class=True)
     assert len(parts) == 5 and sum(len(held.X) for held, _ in parts) == 57
     assert all(set(kept.y) == {0, 1, 2} and (kept.y == 2).sum() == 3 for _, kept in parts)
+    # Values are divided as classes are.
+    values = np.array([-2.5, 0.0, 7.0])
+    numbers = dataclasses.replace(rare, training=rare.training._replace(y=values[labels]))
+    for (held, _), (again, _) in zip(parts, pilot_parts(numbers, settings(), by_class=True), strict=True):
+        np.testing.assert_array_equal(values[held.y], again.y)
     few = classes(45)
     grouped = dataclasses.replace(few, training=few.training._replace(groups=np.arange(45) % 3))
     parts = pilot_parts(grouped, settings())

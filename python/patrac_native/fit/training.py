@@ -164,7 +164,9 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
     empty. Rows of classes that are too rare for each part are not left out in turn.
     """
     training = data.training
-    labels, n, groups = training.y if by_class else None, len(training.X), training.groups
+    n, groups = len(training.X), training.groups
+    # Classes, or values of which few differ, by numbers from 0.
+    labels = np.unique(training.y, return_inverse=True)[1].reshape(n) if by_class else None
     split = functools.partial(
         pn.diagnostics.split_rows,
         n,
