@@ -24,9 +24,9 @@ def choose_kernel(facts: ModelFacts, device: str = "cpu", *, keep: bool = False)
 
     Otherwise it is `MGrad(persistence=0.9)`, with `collapse=True` if the likelihood allows integrating out Bayesian
     output weights (`Gaussian`; on the CPU `HeteroscedasticGaussian`, those of the means, and `StudentT` with a sampled
-    scale of one output), and
-    with `metric="inputs"` if the inputs vary along one principal axis much more than along the others. In deep narrow
-    networks (`is_deep_and_narrow`) whose output weights are integrated out under the same noise for all rows, it is
+    scale of one output), and with `metric="inputs"` if the inputs vary along one principal axis much more than along
+    the others. In deep narrow networks (`is_deep_and_narrow`) whose output weights are integrated out under Gaussian
+    noise that is the same for all rows, it is
     `MGrad(collapse=True, metric="curvature", persistence=0.97)` on the CPU, if there are axes of the curvature.
     """
     if facts.is_last_layer_gaussian:

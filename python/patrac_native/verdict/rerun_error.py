@@ -126,7 +126,7 @@ class RerunError:
         return not self.effective > FEW_REPLICATES - 0.5
 
     def degrees_of_freedom(self, of: str) -> float:
-        """Return those of an error: at most G - 1, and fewer where ends rest on one or two of the replicates.
+        """Return the degrees of freedom of an error: at most G - 1, fewer where numbers rest on few of the replicates.
 
         The variance s^2 of G values with excess kurtosis k has itself a variance of s^4 (k / G + 2 / (G - 1)), as that
         of a chi-squared variable with 2 / (k / G + 2 / (G - 1)) degrees of freedom has (Satterthwaite 1946, Biometrics
@@ -150,19 +150,21 @@ class RerunError:
         return 2.0 / (excess / self.effective + 2.0 / (self.effective - 1.0))
 
     def margin(self, of: str, confidence: float = 0.9) -> FloatArray:
-        """Return what, either side of a number, holds the one of endless replicates with a probability.
+        """Return the half-widths of confidence intervals for what infinitely many replicates would give.
 
-        The error times a quantile of Student's t with its `degrees_of_freedom`.
+        Each is the error times a quantile of Student's t distribution with its `degrees_of_freedom`.
 
         Parameters
         ----------
         of : {"mean", "lower", "upper", "band_lower", "band_upper"}
+            The quantity that the intervals are around.
         confidence : float
-            In (0, 1); default 0.9.
+            Probability of the intervals, in (0, 1); default 0.9.
 
         Returns
         -------
         ndarray of float64, shape (n, t), or (n, m) for classes
+            In the units of the errors.
 
         Raises
         ------
