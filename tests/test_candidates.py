@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
-from patrac_native.fit.budget import chain_minutes
+from patrac_native.fit.budget import chain_minutes, steps_within
 from patrac_native.fit.candidates import Candidate, Schedule, affordable_candidates, final_share, possible_candidates
 from patrac_native.fit.choice import Trial, best_of, describe_choice
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of
@@ -93,6 +93,18 @@ def test_training_and_scores_are_part_of_the_budget() -> None:
     assert chain_minutes(2.0, training=500.0) == pytest.approx(0.075)
     assert chain_minutes(0.1, training=4.0) == pytest.approx(0.075)
     assert chain_minutes(0.01, training=4.0) == pytest.approx(0.0075)
+
+
+def test_chains_of_few_parameters_do_not_use_up_the_budget() -> None:
+    """By operations a budget would pay for tens of millions of steps of two parameters; of Full it sets the length."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(70, 3))
+    net = network(3, 50, 50, 1)
+    last, full = (
+        pn.Posterior(net, one, pn.GaussianPrior(), pn.StudentT(4.0, 1.0), X, X[:, 0]) for one in (pn.Out(1), pn.Full())
+    )
+    assert last.dim == 2 and steps_within(2.0, last, 10) == steps_within(20.0, last, 10) == 80_000
+    assert steps_within(4.0, full, 10) == pytest.approx(2 * steps_within(2.0, full, 10), abs=1)
 
 
 def test_the_time_of_a_training_follows_from_its_epochs() -> None:

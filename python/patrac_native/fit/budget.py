@@ -20,6 +20,10 @@ _SAMPLING_SHARE, _LEAST_MINUTES = 0.75, 0.1
 _SCORING_SECONDS = 2.0
 # Fewer steps of a chain than this leave no time to converge: a smaller model is better then.
 MIN_STEPS = 5_000
+# A chain takes at most so many steps for each of its parameters: those of few know their posterior long before. By
+# operations, which are the least part of the time of their steps, a budget would pay for tens of millions. The longest
+# chain of docs/tables.md that this leaves as it was took 28,600 for each.
+_STEPS_OF_PARAMETER = 40_000
 
 
 def chain_minutes(minutes: float, training: float) -> float:
@@ -35,7 +39,10 @@ def minutes_of(steps: float, post: pn.Posterior, chains: int, kernel: str | Kern
 
 
 def steps_within(minutes: float, post: pn.Posterior, chains: int, kernel: str | Kernel = "auto") -> int:
-    """Return the number of steps of each chain that take so many minutes on the nominal machine."""
+    """Return the number of steps of each chain that take so many minutes on the nominal machine.
+
+    Of few parameters they are fewer: at most 40,000 for each of them.
+    """
     cores = min(CORES, chains)
     operations = 60.0 * minutes * cores * _RATE[post.network.dtype.name] / chains
-    return int(operations / post.plan(kernel).step_cost)
+    return min(_STEPS_OF_PARAMETER * post.dim, int(operations / post.plan(kernel).step_cost))
