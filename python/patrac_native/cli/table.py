@@ -84,11 +84,13 @@ class TableFile:
             try:
                 # Cells of sheets have types, which pandas would guess again of each file.
                 options = {"dtype": object} if kind == "excel" else {}
-                frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path, **options).infer_objects().rename(columns=str)
+                frame: pd.DataFrame = getattr(pd, f"read_{kind}")(path, **options)
+                _check_arrow(frame)
+                frame = frame.infer_objects().rename(columns=str)
             except ImportError as error:
                 raise ValueError(f"{path} needs another package: {error}") from None
             except MemoryError:
-                raise
+                raise MemoryError(f"{path} needs more memory than there is: it is too large, or damaged.") from None
             except Exception as error:  # each package has its own for damaged files
                 raise ValueError(f"{path} cannot be read by pandas.read_{kind}: {error}") from None
             self._frame, self.names, self.layout = frame, [str(name) for name in frame.columns], layout
@@ -180,6 +182,15 @@ class TableFile:
         return frame
 
 
+def _check_arrow(frame: pd.DataFrame) -> None:
+    """Raise ValueError if a damaged file gave columns of Arrow that reach beyond their memory, which ends a process."""
+    for _, column in frame.items():
+        if hasattr(column.array, "__arrow_array__"):
+            import pyarrow
+
+            pyarrow.array(column.array).validate(full=True)
+
+
 def _text(path: str, name: str) -> str:
     """Return the text of a file, which is decompressed by the end of its name; "-" is standard input."""
     if path == "-":
@@ -256,7 +267,8 @@ def _check_rows(content: str, separator: str, name: str) -> tuple[list[str], lis
                 odd += [(reader.line_num, len(row))] if len(row) != len(first) else []
     except csv.Error as error:
         raise ValueError(f"{name}, line {reader.line_num}: {error}.") from None
-    assert first is not None  # a text without rows was refused
+    if first is None:
+        raise ValueError(f"{name} has no rows: all its fields are empty.")
     if odd:
         shown = ", ".join(f"line {line} ({count})" for line, count in odd[:5]) + (", ..." if len(odd) > 5 else "")
         raise ValueError(
