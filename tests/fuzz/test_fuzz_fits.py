@@ -49,6 +49,6 @@ def test_damaged_files(
     said = capsys.readouterr().err
     assert status in (0, 2) and "Traceback" not in said
     if status:
-        assert "error: " in said and any(word in said for word in (str(place), "column", "line ")), said
+        assert "error: " in said and any(word in said for word in (str(place), "column", "Feature names", "line ")), said
     elif file != "rows.csv":
         assert out.read_text() == (fitted / "whole.csv").read_text()
