@@ -116,15 +116,6 @@ def test_a_slope_far_inside_its_bound_keeps_its_relative_accuracy() -> None:
     assert post.log_likelihood_and_grad(np.zeros(2))[1][1] == pytest.approx(stats.norm.pdf(8.0), rel=1e-5)
 
 
-def test_the_torch_loss_has_the_gradient_of_the_terms() -> None:
-    torch = pytest.importorskip("torch")
-    rng = problems.rng_of("censored", "torch")
-    y = problems.random_bounds(rng, (30, 2))
-    likelihood = pn.CensoredGaussian([0.5, 2.0])
-    f = torch.tensor(3 * rng.normal(size=(30, 2)), requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: likelihood.torch_loss_rows(x, torch.tensor(y)), f)
-
-
 def test_moments_between_bounds() -> None:
     """Mean and mean square of a truncated normal variate, on which the EM algorithm and the information rest."""
     f, sd = np.array([[0.3]]), 0.7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -199,15 +199,27 @@ def test_optimizers_lower_the_loss(optimizer: Any) -> None:
 
 
 def test_adam_is_that_of_torch() -> None:
-    class Fused(torch.optim.Adam):
-        def __init__(self, parameters: Any, lr: float) -> None:
-            super().__init__(parameters, lr=lr, fused=True)
-
     X, y = sine(40)
     for size in (None, 16):
-        ours, theirs = (short(X, y, optimizer=one, batch_size=size) for one in ("adam", Fused))
+        ours, theirs = (
+            short(X, y, optimizer=one, batch_size=size, dtype="float64") for one in ("adam", torch.optim.Adam)
+        )
         for mine, other in zip([*ours.weights, *ours.biases], [*theirs.weights, *theirs.biases], strict=True):
-            np.testing.assert_array_equal(mine, other)
+            # A few dozen steps of bounded length, each with a few roundings.
+            np.testing.assert_allclose(mine, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_initial_parameters_are_those_of_torch(dtype: Literal["float32", "float64"]) -> None:
+    X, y = sine(5)
+    net = short(X, y, dtype=dtype, max_epochs=1, l2=0.0)
+    generator = torch.Generator().manual_seed(net.history.settings["seed"])
+    for weights, biases in zip(net.weights, net.biases, strict=True):
+        count = weights.size + biases.size
+        uniform = torch.rand(count, dtype=getattr(torch, dtype), generator=generator).double().numpy()
+        expected = (2 * uniform - 1) / np.sqrt(weights.shape[1])
+        found = np.concatenate([weights.ravel(), biases])
+        np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
 
 
 def test_preset_of_the_paper_and_what_overrides_it() -> None:

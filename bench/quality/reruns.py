@@ -143,7 +143,7 @@ PROBLEMS: dict[str, Callable[..., Any]] = {
     **{f"{name}, Full": partial(of_uci, name, **UNMET) for name in SETS},
     **{name: partial(of_uci, name) for name in SETS},
     "digits": of_digits,
-    "digits, Out": partial(of_digits, architecture="out", networks=8),
+    "digits, Out(50)": partial(of_digits, architecture="out", k=50, networks=8),
     "sine, Mix(5)": of_sine,
     "yacht, Out(45)": of_yacht_out,
     **{f"{name}, Mix(2), NUTS": partial(of_nuts, name) for name in ("diabetes", "yacht")},

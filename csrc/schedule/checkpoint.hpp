@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -36,7 +35,7 @@ public:
             return;
         }
         if (size > saved_.size()) refuse();
-        std::memcpy(static_cast<void*>(values), saved_.data(), size);
+        saved_.copy(reinterpret_cast<char*>(values), size);  // memcpy may not be given the null pointer of no values
         saved_.remove_prefix(size);
     }
 

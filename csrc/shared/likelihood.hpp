@@ -47,7 +47,7 @@ inline constexpr LikelihoodTraits likelihoods[] = {
     {LikelihoodKind::categorical, "categorical", TargetLayout::label},
     {LikelihoodKind::bernoulli, "bernoulli", TargetLayout::by_output},
     {LikelihoodKind::student_t, "student_t", TargetLayout::by_output, {"df", "scale"}},
-    {LikelihoodKind::heteroscedastic_gaussian, "heteroscedastic_gaussian", TargetLayout::by_pair, {"constant"}},
+    {LikelihoodKind::heteroscedastic_gaussian, "heteroscedastic_gaussian", TargetLayout::by_pair, {"constant", "beta"}},
     {LikelihoodKind::poisson, "poisson", TargetLayout::shifted, {"constant"}},
     {LikelihoodKind::negative_binomial, "negative_binomial", TargetLayout::shifted, {"constant", "dispersion"}},
     {LikelihoodKind::censored_gaussian, "censored_gaussian", TargetLayout::bounds, {"scale", "known"}},
@@ -276,21 +276,27 @@ struct StudentT {
 };
 
 // l = -(u^2 + s) / 2, u = (y - f) e^(-s/2), for the outputs f, the mean, and s, the logarithm of the variance. u is
-// squared after the exponential: e^-s alone would be infinite from half as small an s. One parameter: the rest of l.
+// squared after the exponential: e^-s alone would be infinite from half as small an s. Two parameters: the rest of l,
+// and beta, with which training multiplies dl/df by the variance^beta; of a density it is zero.
 struct HeteroscedasticGaussian {
     static constexpr LikelihoodKind kind = LikelihoodKind::heteroscedastic_gaussian;
 
-    static std::vector<double> parameters(const Likelihood&) { return {}; }
+    static std::vector<double> parameters(const Likelihood& likelihood) { return likelihood.parameter("beta"); }
     static double constant(const Likelihood& likelihood) { return likelihood.sum_of_constants(); }
 
     template <class V>
     struct Output {
-        PATRAC_FN Output(const scalar_t<V>*, std::int64_t, std::int64_t) {}
+        V exponent;
+        bool is_density;
+
+        PATRAC_FN Output(const scalar_t<V>* parameters, std::int64_t, std::int64_t c)
+            : exponent(broadcast<V>(parameters[c] - scalar_t<V>(0.5))), is_density(parameters[c] == scalar_t<V>(0)) {}
         PATRAC_FN PairTerm<V> term(V f, V s, V target, V weight) const {
             const V half = broadcast<V>(scalar_t<V>(0.5));
             const V inverse_sd = exp(-half * s);
             const V u = (target - f) * inverse_sd, square = u * u, halved = half * weight;
-            return {-halved * (square + s), weight * u * inverse_sd, halved * (square - broadcast<V>(1))};
+            const V of_mean = is_density ? inverse_sd : exp(exponent * s);
+            return {-halved * (square + s), weight * u * of_mean, halved * (square - broadcast<V>(1))};
         }
     };
 };

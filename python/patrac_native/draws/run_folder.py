@@ -23,7 +23,7 @@ from patrac_native.draws.moments import RunningMoments
 from patrac_native.files.archive import check_entries, load_arrays, rebuilding, save_arrays
 from patrac_native.files.output import close_locked, held, lock, path_of, sync
 from patrac_native.interop.datatree import Group, build_datatree
-from patrac_native.interop.extras import import_extra
+from patrac_native.validation.extras import import_extra
 
 Arrays = dict[str, npt.NDArray[Any]]
 

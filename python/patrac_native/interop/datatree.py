@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from patrac_native.interop.extras import import_extra
+from patrac_native.validation.extras import import_extra
 
 if TYPE_CHECKING:
     import arviz

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from patrac_native.engine.density import Density
-from patrac_native.interop.extras import import_extra
+from patrac_native.validation.extras import import_extra
 
 
 class _Published:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.engine.density import Density
-from patrac_native.interop.extras import import_extra
 from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.extras import import_extra
 
 Evaluate = Callable[..., tuple[float, FloatArray]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from patrac_native.diagnostics import crps
 from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.validation.checks import FloatArray, as_real_array, check_finite
 from patrac_native.validation.complete import Complete
-
-if TYPE_CHECKING:
-    import torch
 
 Targets = npt.NDArray[Any]
 
@@ -404,6 +401,10 @@ class Likelihood(Complete, abstract=True):
         """Return the parameters of a likelihood without sampled ones, (m,), by their names in the compiled core."""
         return {}
 
+    def training_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
+        """Return those of `core_parameters` with which networks are trained."""
+        return self.core_parameters(n_outputs, y, row_weights)
+
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:
         """Return the numbers that must not overflow or underflow in the engine's dtype, with advice, by their names."""
         return {}
@@ -467,17 +468,6 @@ class Likelihood(Complete, abstract=True):
             f"the likelihood must be one of real numbers or counts, such as Gaussian; got {self!r}. For classes use "
             "predict_proba, and score it with diagnostics.accuracy, brier or ece."
         )
-
-    @abstractmethod
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative of `log_likelihood_rows` as a differentiable tensor (n,), of tensors f (n, m) and y."""
-
-    def torch_loss(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the normalised negative log-likelihood of all rows as a differentiable scalar tensor.
-
-        Under Categorical(scale) it is `scale` times the mean over rows.
-        """
-        return self.torch_loss_rows(f, y).sum() * float(self.row_weights(None, len(f))[0])
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments as JSON-able values."""

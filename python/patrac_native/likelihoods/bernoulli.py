@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,6 @@ import numpy.typing as npt
 from patrac_native.likelihoods.base import Likelihood, Targets, diagonal_root
 from patrac_native.likelihoods.numbers import ENCODE_LABELS, matrix_targets, refuse_targets
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Bernoulli(Likelihood):
@@ -64,10 +61,3 @@ class Bernoulli(Likelihood):
         """Draw a zero or one for every output: f (..., n, m) to int64 (..., n, m)."""
         probability = self.probabilities(f)
         return (rng.random(probability.shape) < probability).astype(np.int64)
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return -log sigmoid of f where y is 1 and of -f where 0, summed over outputs: f, y (n, m) to (n,)."""
-        from torch.nn.functional import logsigmoid
-
-        # torch's softplus is not used: it is the identity above 20, which is off by 2e-9.
-        return -logsigmoid((2 * y - 1) * f).sum(dim=-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,6 @@ import numpy.typing as npt
 from patrac_native.likelihoods.base import Likelihood, Targets
 from patrac_native.likelihoods.numbers import ENCODE_LABELS
 from patrac_native.validation.checks import FloatArray, as_real_array, check_positive
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Categorical(Likelihood):
@@ -114,12 +111,6 @@ class Categorical(Likelihood):
         uniform = rng.random((*cumulative.shape[:-1], 1))
         labels: Targets = (uniform >= cumulative).sum(axis=-1, dtype=np.int64)
         return labels
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the cross entropy -log softmax(f) at each label, shape (n,), for f (n, m) and int64 y (n,)."""
-        from torch.nn.functional import cross_entropy
-
-        return cross_entropy(f, y, reduction="none")
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument `scale`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ from patrac_native.likelihoods.numbers import refuse_targets
 from patrac_native.likelihoods.real import PredictiveMixture
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, as_real_array
-
-if TYPE_CHECKING:
-    import torch
 
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 # Location and variance are fitted by the EM algorithm: the maximum number of steps, and the relative change at its end.
@@ -222,36 +219,6 @@ class CensoredGaussian(SampledNoiseLikelihood):
         above = ((count - 1 - rank) * np.maximum(x - y[..., 1], 0.0)).sum(axis=0)
         score: FloatArray = 2.0 * (below + above) / (count * (count - 1.0))
         return score
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative log density or probability summed over outputs, shape (n,), for f (n, m), y (n, m, 2).
-
-        Its gradient is that of the formulas of this module: derivatives of the branches of a `where` would be NaN.
-        """
-        import torch
-
-        likelihood = self
-
-        class Loss(torch.autograd.Function):
-            """The loss, and its derivative by f."""
-
-            @staticmethod
-            def forward(context: Any, outputs: torch.Tensor) -> torch.Tensor:
-                bounds = y.detach().cpu().double().numpy()
-                terms = likelihood._at(outputs.detach().cpu().double().numpy(), bounds)
-                scale = likelihood.scale_vector(bounds.shape[1])
-                known = bounds[..., 0] == bounds[..., 1]
-                rows = (np.where(known, np.log(scale), 0.0) - terms.value).sum(axis=-1)
-                context.slope = torch.as_tensor(terms.slope / scale, dtype=f.dtype, device=f.device)
-                return torch.as_tensor(rows, dtype=f.dtype, device=f.device)
-
-            @staticmethod
-            def backward(context: Any, *gradients: torch.Tensor) -> torch.Tensor:
-                slope: torch.Tensor = context.slope
-                return -gradients[0][:, None] * slope
-
-        loss: torch.Tensor = Loss.apply(f)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        return loss
 
 
 class BoundedMixture(PredictiveMixture):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,6 @@ from patrac_native.likelihoods.categorical import Categorical
 from patrac_native.likelihoods.mixture import TargetMixture
 from patrac_native.likelihoods.numbers import listed, matrix_targets, refuse_targets
 from patrac_native.validation.checks import FloatArray, as_real_array, check_probability
-
-if TYPE_CHECKING:
-    import torch
 
 # The probability with which a number that is none of the values is scored. One such row among a thousand costs the mean
 # 0.007 nats; zero would make the score of all infinite.
@@ -192,13 +189,6 @@ class DiscreteValues(Likelihood):
     def mixture(self, f: npt.ArrayLike, variance: FloatArray | None = None, output: int = 0) -> ValueMixture:
         """Return the distribution of the target given draws; see `Likelihood.mixture`."""
         return ValueMixture(np.asarray(f, dtype=np.float64), self)
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return -log softmax(f) at each row's value, shape (n,), for f (n, m) and y (n, 1)."""
-        import torch
-
-        values = torch.tensor(_single(self._known))
-        return _CLASSES.torch_loss_rows(f, torch.searchsorted(values, y[:, 0].float().contiguous()))
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument `values`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +10,6 @@ import numpy.typing as npt
 from patrac_native.likelihoods.base import Targets, diagonal_root
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Gaussian(SampledNoiseLikelihood):
@@ -110,12 +106,3 @@ class Gaussian(SampledNoiseLikelihood):
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return an empty mapping: the log density is a polynomial."""
         return {}
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return (y - f)^2 / (2 variance) + log(2 pi variance) / 2 summed over outputs, shape (n,), for f, y (n, m)."""
-        import torch
-
-        variance = self.variance_vector(f.shape[-1])
-        scale = torch.tensor(0.5 / variance, dtype=f.dtype, device=f.device)
-        constant = 0.5 * float(np.log(2 * np.pi * variance).sum())
-        return ((y - f).square() * scale).sum(dim=-1) + constant

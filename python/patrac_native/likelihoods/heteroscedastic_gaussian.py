@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ import numpy.typing as npt
 from patrac_native.likelihoods.base import HAS_OUTLIERS, NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.real import Noise, RealLikelihood, standard_normal
 from patrac_native.validation.checks import FloatArray, check_nonnegative
-
-if TYPE_CHECKING:
-    import torch
 
 _LOG_2_PI = math.log(2.0 * math.pi)
 # The variance of the best constant predictor is at least this multiple of the mean square of y, where y is constant.
@@ -112,8 +109,13 @@ class HeteroscedasticGaussian(RealLikelihood):
         return self.weighted_log_likelihood(np.broadcast_to(constant, (len(y), len(constant))), y, row_weights)
 
     def core_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
-        """Return the constant -log(2 pi) / 2 of each target's term."""
-        return {"constant": np.repeat([-0.5 * _LOG_2_PI, 0.0], self.n_targets(n_outputs))}
+        """Return the constant -log(2 pi) / 2 of each target's term, and no exponent."""
+        constant = np.repeat([-0.5 * _LOG_2_PI, 0.0], self.n_targets(n_outputs))
+        return {"constant": constant, "beta": np.zeros(n_outputs)}
+
+    def training_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
+        """Return the constant and the exponent beta of the variance."""
+        return {**self.core_parameters(n_outputs, y, row_weights), "beta": np.full(n_outputs, self.beta)}
 
     def elementary_functions(self, n_outputs: int) -> dict[str, int]:
         """Return one exponential for each target."""
@@ -142,17 +144,6 @@ class HeteroscedasticGaussian(RealLikelihood):
         """Return the means of f (..., n, 2t) plus independent normal noise, shape (..., n, t)."""
         mean, log_variance = self._split(f)
         return mean + np.exp(0.5 * log_variance) * rng.standard_normal(mean.shape)
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return [(y - f)^2 exp(-s) + s + log 2 pi] / 2 summed over targets, shape (n,), for f (n, 2t) and y (n, t).
-
-        Its gradient by the means has the factor variance^beta.
-        """
-        mean, log_variance = f.chunk(2, dim=-1)
-        fixed = mean.detach()
-        mean = fixed + (mean - fixed) * (self.beta * log_variance.detach()).exp()
-        squares = ((y - mean) * (-0.5 * log_variance).exp()).square()
-        return 0.5 * (squares + log_variance + _LOG_2_PI).sum(dim=-1)
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument `beta`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ from patrac_native.likelihoods.base import NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.count import CountLikelihood, draw_poisson
 from patrac_native.likelihoods.numbers import listed, of_outputs, plain_numbers, positive_numbers
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    import torch
 
 # At this dispersion, the variance of a mean count of a million exceeds the Poisson distribution's by a hundredth.
 LEAST_DISPERSION = 1e-8
@@ -188,16 +185,6 @@ class NegativeBinomial(CountLikelihood):
         with np.errstate(divide="ignore"):  # a gamma variate of a large dispersion may be zero
             log_gamma = np.log(dispersion * rng.gamma(1.0 / dispersion, size=outputs.shape))
         return draw_poisson(outputs + log_gamma, rng)
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative log probability summed over outputs, shape (n,), for f, y (n, m)."""
-        import torch
-        from torch.nn.functional import logsigmoid
-
-        dispersion = torch.tensor(self.dispersion_vector(f.shape[-1]), dtype=f.dtype, device=f.device)
-        r, z = 1.0 / dispersion, f + dispersion.log()
-        constants = torch.lgamma(y + r) - torch.lgamma(r) - torch.lgamma(y + 1.0)
-        return -(y * logsigmoid(z) + r * logsigmoid(-z) + constants).sum(dim=-1)
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument `dispersion`."""

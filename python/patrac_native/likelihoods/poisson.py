@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +10,6 @@ import numpy.typing as npt
 from patrac_native.likelihoods.base import NoiseChange, Targets, diagonal_root
 from patrac_native.likelihoods.count import CountLikelihood, draw_poisson
 from patrac_native.validation.checks import FloatArray
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Poisson(CountLikelihood):
@@ -100,9 +96,3 @@ class Poisson(CountLikelihood):
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Draw a count for every output: f (..., n, m) to int64 (..., n, m)."""
         return draw_poisson(np.asarray(f, dtype=np.float64), rng)
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return exp(f) - y f + log y! summed over outputs, shape (n,), for f, y (n, m)."""
-        t = f - y.clamp(min=1).log()
-        constants = y.xlogy(y) - y - (y + 1).lgamma()
-        return (y.clamp(min=1) * t.exp() - y - y * t - constants).sum(dim=-1)

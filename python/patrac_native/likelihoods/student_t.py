@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ from patrac_native.likelihoods.numbers import listed
 from patrac_native.likelihoods.real import Noise, log_mean_exp
 from patrac_native.likelihoods.sampled_noise import SampledNoiseLikelihood
 from patrac_native.validation.checks import FloatArray, check_positive
-
-if TYPE_CHECKING:
-    import torch
 
 # The constant predictor is found by reweighted means: the maximum number of steps, and the change of the location, in
 # units of the scale, at which they stop. The error of the log-likelihood at its maximum is of second order in that.
@@ -216,14 +213,6 @@ class StudentT(SampledNoiseLikelihood):
     def draw_standard(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """Draw Student-t variates."""
         return rng.standard_t(self.df, shape)
-
-    def torch_loss_rows(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the negative log density summed over outputs, shape (n,), for f, y (n, m)."""
-        import torch
-
-        m = f.shape[-1]
-        precision = torch.tensor(1.0 / (self.df * self.scale_vector(m) ** 2), dtype=f.dtype, device=f.device)
-        return 0.5 * (self.df + 1) * ((y - f).square() * precision).log1p().sum(dim=-1) - self._constant(m)
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument `df` and those of the scale."""

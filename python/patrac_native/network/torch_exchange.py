@@ -9,6 +9,7 @@ import numpy as np
 
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.validation.checks import FloatArray
+from patrac_native.validation.extras import import_extra
 
 if TYPE_CHECKING:
     import torch
@@ -93,6 +94,7 @@ def build_module(
     weights: Sequence[FloatArray], biases: Sequence[FloatArray], activation: str, dtype: torch.dtype | None = None
 ) -> torch.nn.Sequential:
     """Return a Sequential with the parameters of a network in `dtype` (default float64)."""
+    import_extra("torch", "torch", "to_torch")
     import torch
     from torch import nn
 

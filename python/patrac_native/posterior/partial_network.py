@@ -30,6 +30,7 @@ from patrac_native.validation.checks import (
     check_seed,
     check_variances,
 )
+from patrac_native.validation.extras import import_extra
 from patrac_native.validation.memory import check_memory
 
 if TYPE_CHECKING:
@@ -323,20 +324,20 @@ class PartialNetwork:
             An `nn.Sequential` of Linear layers and activations with the nodes in the trained network's own order, as
             `net.to_torch()` returns it. For Sep, a module that adds the separate network to the trained one.
         """
-        import torch
-
-        from patrac_native.network.sum_module import SumOfNetworks
-
+        torch = import_extra("torch", "torch", "to_torch")
         values = np.asarray(theta)
         dtype = torch.from_numpy(np.empty(0, values.dtype)).dtype if dtype is None else dtype
         weights, biases = self.parameters_at(values[None])
         sampled = build_module([w[0] for w in weights], [b[0] for b in biases], self.net.activation, dtype)
-        return SumOfNetworks(self.net.to_torch(dtype), sampled) if self.separate else sampled
+        if not self.separate:
+            return sampled
+        from patrac_native.network.sum_module import SumOfNetworks
+
+        return SumOfNetworks(self.net.to_torch(dtype), sampled)
 
     def torch_parameters(self, theta: npt.ArrayLike, *, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
         """Return the parameters of the modules of many theta, for `torch.func.functional_call` under `torch.vmap`."""
-        import torch
-
+        torch = import_extra("torch", "torch", "torch_parameters")
         values = np.asarray(theta)
         stacked = {
             name: parameter.detach().expand(len(values), *parameter.shape)

@@ -31,6 +31,7 @@ from patrac_native.posterior.sampled_network import SampledNetwork
 from patrac_native.priors import Prior
 from patrac_native.validation.checks import FloatArray
 from patrac_native.validation.columns import column_names
+from patrac_native.validation.extras import import_extra
 
 if TYPE_CHECKING:
     import torch
@@ -376,6 +377,7 @@ class Posterior:
         callable
             From a tensor of shape (..., D) on the CPU, converted to `dtype`, to values of shape (...) and that dtype.
         """
+        import_extra("torch", "torch", "to_torch")
         from patrac_native.interop.torch_function import to_torch
 
         return to_torch(self.density(density, coordinates, variance), thread_count(threads))

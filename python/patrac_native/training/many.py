@@ -15,7 +15,6 @@ from patrac_native.diagnostics.splits import IndexArray
 from patrac_native.engine.machine import thread_count
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar, shows_progress
-from patrac_native.training.descent import training_state
 from patrac_native.training.penalty_search import cross_validate, problem_copies, validation_folds
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
 from patrac_native.training.training import fit_network
@@ -142,8 +141,8 @@ def _shortened(training: PreparedTraining, fraction: float, threads: int) -> Pre
     validation = training.validation
     if validation is not None:
         folds = validation_folds(training.problem, training.recorded["validation_fraction"])
-        with training_state(training.problem.work, threads):
-            found = cross_validate(training.problem, training.l2, folds, max_epochs=epochs, patience=training.patience)
+        limits = {"max_epochs": epochs, "patience": training.patience}
+        found = cross_validate(training.problem, training.l2, folds, threads=threads, **limits)
         validation = replace(validation, epochs=epochs, loss=found.loss, mse=found.mse)
     return replace(training, epochs=epochs, validation=validation)
 
@@ -186,7 +185,7 @@ def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) ->
         return fit_network(training, threads=1, is_interrupted=stop.is_set)
 
     bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
-    # Torch releases the GIL in its operations. Each network has one thread, so its arithmetic is that of any other
+    # The engine releases the GIL. Each network has one thread, so its arithmetic is that of any other
     # number of workers.
     with bar, ThreadPoolExecutor(min(workers, len(trainings))) as pool:
         futures = [pool.submit(fit, training) for training in trainings]

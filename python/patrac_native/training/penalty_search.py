@@ -13,11 +13,10 @@ import numpy as np
 from patrac_native.diagnostics.splits import IndexArray, copy_groups, split_rows
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar
-from patrac_native.training.descent import Descent, Problem, all_finite, is_elementwise, training_state
+from patrac_native.training.descent import Descent, Problem
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
-    import torch
     from tqdm import tqdm
 
 # The penalty decreases from _MAX_PENALTY in steps of sqrt(10). The search ends when two consecutive penalties are worse
@@ -81,12 +80,12 @@ def choose_training(
     trials: list[tuple[float, float]] = []
     searched = 0
     shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
-    with training_state(problem.work, threads), shown as bar:
+    with shown as bar:
         if l2 is None:
             is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
             limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
             shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
-            shorter["least_patience"] = _LEAST_PATIENCE
+            shorter |= {"least_patience": _LEAST_PATIENCE, "threads": threads}
 
             tried: list[Validation] = []
 
@@ -101,7 +100,7 @@ def choose_training(
             best = min(tried, key=lambda one: one.loss)
             l2 = next(one.l2 for one in tried if one is best or (is_class and one.ties_with(best)))
             searched = sum(one.network_epochs for one in tried)
-        found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, bar=bar)
+        found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, threads=threads, bar=bar)
     return replace(found, trials=tuple(trials), network_epochs=searched + found.network_epochs)
 
 
@@ -127,57 +126,56 @@ def cross_validate(
     max_epochs: int | None,
     patience: int,
     least_patience: int | None = None,
+    threads: int | None = None,
     bar: tqdm[Any] | None = None,
 ) -> Validation:
     """Train a network without each fold, in step, until the validation loss of the best parameters stops falling.
 
     That is for `patience` epochs or, with `least_patience`, for as many as led to the lowest loss, between the two.
     """
-    import torch
-
     n, weights = problem.n_rows, problem.row_weights
     held = np.zeros((len(folds), n))
     for fold, rows in enumerate(folds):
         held[fold, rows] = weights[rows]
-    kept = np.where(held > 0, 0.0, weights)
-    groups = [slice(None)] if is_elementwise(problem.optimizer) else [slice(k, k + 1) for k in range(len(folds))]
-    descents = [Descent(problem, l2, kept[group]) for group in groups]
-    held_weights = torch.tensor(held / held.sum(), dtype=problem.real)
-    lowest = torch.full((len(folds),), math.inf, dtype=problem.real)
-    current = torch.full((len(folds), n), math.inf, dtype=problem.real)  # losses of the rows at the lowest
-    theta: torch.Tensor | None = None
-    best, best_epoch, best_theta, best_rows, trained = math.inf, 0, None, None, 0
+    shares = held / held.sum()
+    descents = [Descent(problem, l2, np.where(part > 0, 0.0, weights), threads=threads) for part in held]
+    unseen, at_once = [problem.compiled(part) for part in shares], problem.threads(threads)
+    lowest, current = np.full(len(folds), math.inf), np.full(len(folds), math.inf)
+    thetas: list[Any] = [None] * len(folds)  # at the lowest loss of the rows that a network is trained on
+    best, best_epoch, best_thetas, trained = math.inf, 0, thetas, 0
     for epoch in itertools.count() if max_epochs is None else range(max_epochs):
-        parts = [descent.epoch() for descent in descents]
         trained += 1
-        start, loss, nll = (torch.cat(part) if len(parts) > 1 else part[0] for part in zip(*parts, strict=True))
-        lower = loss < lowest  # False for NaN
-        lowest = torch.where(lower, loss, lowest)
-        current = torch.where(lower[:, None], nll, current)
-        theta = start if theta is None else torch.where(lower[:, None], start, theta)
-        score = float((current * held_weights).sum())
-        if epoch == 0 and not all_finite(loss):
+        losses = np.empty(len(folds))
+        for fold, descent in enumerate(descents):
+            theta, losses[fold] = descent.epoch()
+            if losses[fold] < lowest[fold]:  # False for NaN
+                lowest[fold], thetas[fold] = losses[fold], theta
+                current[fold] = -unseen[fold].log_likelihood(theta[None], at_once)[0]
+        score = current.sum()
+        if epoch == 0 and not np.isfinite(losses).all():
             raise ValueError(
-                f"train: the loss is {loss.numpy()[~np.isfinite(loss.numpy())][0]} at the initial parameters. "
+                f"train: the loss is {losses[~np.isfinite(losses)][0]} at the initial parameters. "
                 "Standardise X and y, or use dtype='float64'."
             )
         if score < best:
-            best, best_epoch, best_theta, best_rows = score, epoch, theta, current
+            best, best_epoch, best_thetas = float(score), epoch, thetas.copy()
         elif epoch - best_epoch >= min(patience, max(best_epoch, least_patience or patience)):
             break
-        if not all_finite(loss):
+        if not np.isfinite(losses).all():
             break
         if bar is not None:
             bar.update()
-    assert best_theta is not None
-    each = [mean_squares(problem, problem.network(one), rows) for one, rows in zip(best_theta, held, strict=True)]
+    networks = [problem.network(theta) for theta in best_thetas]
+    each = [mean_squares(problem, net, rows) for net, rows in zip(networks, held, strict=True)]
     known = [one for one in each if one is not None]
     mse = np.average(known, axis=0, weights=held.sum(axis=1)) if known else None
-    left_out = sum(len(rows) for rows in folds)
-    assert best_rows is not None
-    of_rows = (best_rows * held_weights).numpy().astype(np.float64).sum(axis=0)[held.any(axis=0)]
-    epochs = trained * len(folds)
-    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=epochs, row_losses=of_rows)
+    of_rows = np.zeros(n)
+    for net, part in zip(networks, shares, strict=True):
+        rows = np.flatnonzero(part)
+        of_rows[rows] = part[rows] * problem.losses(net, rows)
+    left_out, epochs = sum(len(rows) for rows in folds), trained * len(folds)
+    row_losses = of_rows[held.any(axis=0)]
+    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=epochs, row_losses=row_losses)
 
 
 def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray | None:

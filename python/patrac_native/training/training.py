@@ -1,4 +1,4 @@
-"""Training of the network that is then made partially Bayesian, with a torch optimiser."""
+"""Training of the network that is then made partially Bayesian."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from patrac_native.likelihoods import Likelihood
 from patrac_native.network.network import Network, StopReason, TrainingHistory
 from patrac_native.plots.progress import progress_bar, shows_progress
-from patrac_native.training.descent import Descent, training_state
+from patrac_native.training.descent import Descent, RealArray
 from patrac_native.training.penalty_search import Validation, mean_squares
 from patrac_native.training.preparation import PreparedTraining, prepare_training
 from patrac_native.validation.notes import Note
@@ -46,9 +46,10 @@ def train(
 ) -> Network:
     """Train a network: minimise the negative log-likelihood + (l2 / 2) * squared norm of all parameters.
 
-    Each epoch begins with an evaluation of this loss on all rows; the parameters with the lowest loss are returned. The
+    Each epoch begins with an evaluation of this loss on all rows; the parameters with the lowest loss are returned.
+    Loss and gradient are those of the compiled posterior, so that a step costs about as much as one of a chain. The
     initial parameters are uniform on +-1/sqrt(fan-in), torch's default, except that the biases of the last layer start
-    at the `initial_outputs` of a likelihood that has them. Torch's global random state is not changed.
+    at the `initial_outputs` of a likelihood that has them.
 
     By default, validation rows decide how closely the network fits. First, networks are trained without the validation
     rows, each for up to 1,000 epochs, with penalties that decrease from a large one; the penalty with the lowest
@@ -85,7 +86,7 @@ def train(
         One of `ACTIVATIONS`; default "tanh".
     optimizer : str or torch.optim.Optimizer class, optional
         One of `OPTIMIZERS`, or a class that is called as optimizer([parameters], lr=learning_rate) with all parameters
-        in one tensor; default "adam".
+        in one tensor; default "adam" (Kingma & Ba 2015). All others are torch's, which they need.
     learning_rate : float, optional
         Learning rate, > 0; default 0.01.
     l2 : float, optional
@@ -128,6 +129,8 @@ def train(
     TypeError, ValueError
         If an argument is not as described, layer_sizes do not fit X and y, there are too few rows for the given
         validation_fraction, or the loss is not finite at the initial parameters.
+    ImportError
+        If an optimiser of torch is asked for, and torch is not installed.
     KeyboardInterrupt
         If Ctrl-C is pressed while penalty and number of epochs are being chosen.
 
@@ -174,7 +177,7 @@ class _Best:
 
     loss: float
     epoch: int
-    theta: torch.Tensor
+    theta: RealArray
 
 
 def fit_network(
@@ -188,16 +191,13 @@ def fit_network(
     problem, validation = training.problem, training.validation
     likelihood, targets = problem.likelihood, problem.targets
     started = time.perf_counter()
-    with training_state(problem.work, threads):
-        descent = Descent(problem, training.l2)
-        losses, best, stopped = _descend(descent, training.patience, training.epochs, show, is_interrupted)
+    descent = Descent(problem, training.l2, threads=threads)
+    losses, best, stopped = _descend(descent, training.patience, training.epochs, show, is_interrupted)
     seconds = training.seconds + time.perf_counter() - started
     if validation is not None and stopped == "max_epochs" and training.epochs != training.recorded["max_epochs"]:
         stopped = "validation"
     net = problem.network(best.theta)
-    f = likelihood.with_offset(net.predict(problem.inputs), problem.offset)
-    rows = likelihood.log_likelihood_rows(f, targets)
-    data_loss = -float((rows * problem.row_weights).sum())
+    data_loss = float((problem.losses(net, np.arange(problem.n_rows)) * problem.row_weights).sum())
     constant_loss = 0.0 - likelihood.constant_log_likelihood(targets, problem.row_weights, problem.offset)
     mse = None if validation is None else validation.mse
     if problem.left_out is not None and problem.left_out.any():
@@ -235,7 +235,7 @@ def _descend(
             if is_interrupted():
                 raise KeyboardInterrupt
             epoch = descent.epoch()
-            loss = float(epoch.loss)
+            loss = epoch.loss
             losses.append(loss)
             if not np.isfinite(loss):
                 stopped = "non-finite"
