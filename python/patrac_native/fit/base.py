@@ -96,7 +96,7 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         Which parameters are Bayesian; default "auto": for a regression the best of "full", with noise of each row or
         under either prior with the same noise for all, and of "mix", by short runs that are scored on validation rows,
         or the largest "mix" for which the budget pays; for classes "out" with all nodes of the last hidden layer, of
-        five networks, or "full", chosen alike. A given `k` means "mix".
+        eight networks, or "full", chosen alike. A given `k` means "mix".
     k : int or sequence of int, optional
         Number of Bayesian nodes of each hidden layer; by default 5 for "mix" and "sep", 45 for "out", and at most the
         width.

@@ -19,7 +19,7 @@ from patrac_native.fit.settings import CHAINS, DRAWS, Architecture, Likelihood, 
 from patrac_native.fit.training import PILOT_FRACTION, pilot_runs
 
 # The numbers of networks where the architecture is chosen: of Mix, whose frozen nodes no chain changes, and of classes.
-_MIX_NETWORKS, _CLASS_NETWORKS = 4, 5
+_MIX_NETWORKS, _CLASS_NETWORKS = 4, 8
 # Where the noise has its own variance in each row, chains become twice as many if each still gets so many steps.
 _MANY_CHAINS_STEPS = 3 * MIN_STEPS
 # The share of a chain's steps that are warm-up, and the multiple to which their number is rounded; bounds of the number
@@ -156,7 +156,11 @@ class Candidate:
     def pilot_minutes(self, minutes: float, net: pn.Network, rows: Rows, settings: Settings) -> float:
         """Return the minutes of a pilot run with as many steps as the final run would have, of so many minutes."""
         post = self.posteriors([net], rows, settings)[0]
-        return minutes * self.first_share(post, settings, minutes) * pilot_cost(self, pilot_runs(len(rows.X)))
+        return minutes * self.first_share(post, settings, minutes) * pilot_cost(self, self.pilot_runs(len(rows.X)))
+
+    def pilot_runs(self, rows: int) -> int:
+        """Return how many pilot runs it has if so many rows are trained on."""
+        return pilot_runs(rows, by_class=self.likelihood.has_classes)
 
     def schedule(self, post: pn.Posterior, settings: Settings, minutes: float) -> Schedule:
         """Return the lengths of the chains, which the settings give or which take so many minutes.
@@ -343,7 +347,7 @@ def affordable_candidates(
     def steps_of(candidate: Candidate, minutes: float) -> int:
         return candidate.steps_within(minutes, net, rows, settings)
 
-    runs = pilot_runs(len(rows.X))
+    runs = possible[0].pilot_runs(len(rows.X))
     final = minutes * final_share(possible, runs) if len(possible) > 1 else minutes
     steps = steps_of(possible[0], final)
     if steps >= MIN_STEPS:

@@ -265,7 +265,7 @@ def choose_posterior(
     if settings.validation_fraction is None and len(data.training.X) < _FEWEST_ROWS:
         _check_noise_is_known(likelihoods[-1], data, settings)
     possible = possible_candidates(settings, likelihoods)
-    choice = _Choice(data, settings, spent, say)
+    choice = _Choice(data, settings, spent, say, likelihoods[-1].has_classes)
     possible = choice.with_more_chains(possible)
     for one in possible:
         least = one.least_draws(leaves_one_out=data.held_out is None)
@@ -295,6 +295,7 @@ class _Choice:
     settings: Settings
     spent: float  # nominal seconds of training
     say: Callable[[str], None]
+    by_class: bool  # whether the targets are labels
     planned: float = 0.0  # minutes of the final chains for which the first pilot run was planned
     used: float = 0.0  # minutes of the chains of that run
     left: float = 0.0  # minutes for the final chains
@@ -366,7 +367,8 @@ class _Choice:
             final = minutes * final_share(candidates, self._runs)
             self._run(candidates, nets, final, of=len(candidates))
             minutes -= self._cost(candidates[: len(self.trials) - before], nets[0], final)
-            # Of few rows the error is large: one of them is reason enough to try what stays closer to the networks.
+            # By all rows one standard error is reason enough to try what stays closer to the networks: of few rows the
+            # error is large, and of classes one fifth would often say the opposite of another.
             errors, words = (2.0, "two standard errors") if self._runs == 1 else (1.0, "a standard error")
             if is_open and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network_by(errors):
                 self.say(f"  worse than the networks by more than {words}: trying fewer Bayesian parameters")
@@ -416,7 +418,7 @@ class _Choice:
     @property
     def _runs(self) -> int:
         """Number of pilot runs of each candidate."""
-        return pilot_runs(len(self.data.training.X))
+        return pilot_runs(len(self.data.training.X), by_class=self.by_class)
 
     def _nets_of(self, candidate: Candidate) -> list[pn.Network]:
         """Return the networks that were trained by the likelihood of a candidate."""

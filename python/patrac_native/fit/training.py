@@ -21,10 +21,13 @@ _FULL_BATCH_ROWS = 5_000
 _BATCH_ROWS = 512
 # Pilot runs and trials of kinds of noise leave out this share of the rows, if these are at least so many.
 PILOT_FRACTION, MIN_ROWS = 0.2, 20
-# Nominal seconds of an update of a network in training: the part that does not depend on its size, and the part for
-# each parameter and row of the batch. Fitted to the processor time of the trainings of yacht and concrete, halved
-# because the chains took twice their nominal time on the same machine.
-_UPDATE_SECONDS, _PARAMETER_ROW_SECONDS = 1.4e-4, 3.5e-10
+# Of classes with up to so many rows, pilot runs leave out each fifth in turn: a label tells less than a number does. By
+# one fifth, seeds of digits chose Out(50) or Out(1) (docs/rerun.md).
+_FOLDED_LABELS = 2_000
+# Nominal seconds of an update of a network in training: the part that does not depend on its size, without and with
+# the compilation of a mini-batch, and the part for each parameter and row of the batch. Three times the processor time
+# on one core of an AMD EPYC (Zen 5), which executes three times the multiply-adds of a nominal one.
+_UPDATE_SECONDS, _BATCH_SECONDS, _PARAMETER_ROW_SECONDS = 5e-5, 5e-4, 1e-10
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def describe_training(net: pn.Network, units: TargetScaling) -> str:
 def _arguments(n: int, max_iter: int | None) -> dict[str, Any]:
     """Return arguments of `train` for n rows: full batches for up to 5,000 rows, mini-batches of 512 for more."""
     if n <= _FULL_BATCH_ROWS:
-        return {"max_epochs": 1_000 if max_iter is None else max_iter, "patience": 100, "learning_rate": 1e-2}
+        return {"max_epochs": 1_000 if max_iter is None else max_iter, "patience": 300, "learning_rate": 1e-2}
     epochs = max(30, math.ceil(6_000 * _BATCH_ROWS / n)) if max_iter is None else max_iter
     return {"max_epochs": epochs, "patience": max(5, epochs // 10), "learning_rate": 3e-3, "batch_size": _BATCH_ROWS}
 
@@ -133,7 +136,8 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
     validation = nets[0].history.settings["validation"]
     epochs += 0 if validation is None else validation["network_epochs"]
     parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
-    return epochs * (math.ceil(rows / batch_rows) * _UPDATE_SECONDS + parameters * rows * _PARAMETER_ROW_SECONDS)
+    fixed = _UPDATE_SECONDS if rows <= batch_rows else math.ceil(rows / batch_rows) * _BATCH_SECONDS
+    return epochs * (fixed + parameters * rows * _PARAMETER_ROW_SECONDS)
 
 
 def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
@@ -150,15 +154,18 @@ def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
     return seconds * (trained + again) / (trained + float(validation["network_epochs"]))
 
 
-def pilot_runs(rows: int) -> int:
-    """Return how many pilot runs of a candidate leave out parts of so many rows: one, five of few, none of too few."""
-    if round(PILOT_FRACTION * rows) >= MIN_ROWS:
-        return 1
-    return round(1 / PILOT_FRACTION) if rows >= MIN_ROWS else 0
+def pilot_runs(rows: int, *, by_class: bool = False) -> int:
+    """Return how many pilot runs of a candidate leave out parts of so many rows: one, or each fifth in turn.
+
+    That is for few rows, and for classes unless there are many rows; there are none of too few.
+    """
+    if round(PILOT_FRACTION * rows) < MIN_ROWS or (by_class and rows <= _FOLDED_LABELS):
+        return round(1 / PILOT_FRACTION) if rows >= MIN_ROWS else 0
+    return 1
 
 
 def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) -> list[tuple[Rows, Rows]]:
-    """Return rows that pilot runs leave out, each with the others: a fifth or, of few rows, each fifth in turn.
+    """Return rows that pilot runs leave out, each with the others: a fifth or each fifth in turn, see `pilot_runs`.
 
     Of fewer than five groups each is a part. There are none of fewer than `MIN_ROWS` rows, or where parts would be
     empty. Rows of classes that are too rare for each part are not left out in turn.
@@ -178,7 +185,7 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
     parts = round(1 / PILOT_FRACTION)
     try:
         held, kept = split([PILOT_FRACTION])
-        if len(held) >= MIN_ROWS:
+        if len(held) >= MIN_ROWS and pilot_runs(n, by_class=by_class) == 1:
             return [(training.take(held), training.take(kept))]
         if n < MIN_ROWS:
             return []

@@ -198,17 +198,21 @@ class _Adam:
 
     def __init__(self, theta: RealArray, learning_rate: float) -> None:
         self._theta, self._learning_rate, self._count = theta, learning_rate, 0
-        self._mean, self._square = np.zeros_like(theta), np.zeros_like(theta)
+        self._mean, self._square, self._step = (np.zeros_like(theta) for _ in range(3))
 
     def __call__(self, evaluate: Evaluate) -> None:
         _, gradient = evaluate()
         self._count += 1
-        self._mean += (1 - 0.9) * (gradient - self._mean)
-        self._square += (1 - 0.999) * (gradient * gradient - self._square)
-        root = np.sqrt(self._square)
-        root /= math.sqrt(1 - 0.999**self._count)
-        root += 1e-8
-        self._theta -= self._learning_rate / (1 - 0.9**self._count) * self._mean / root
+        mean, square, step = self._mean, self._square, self._step
+        # In place, since new arrays would take as long as the gradient of a small network.
+        mean += np.multiply(np.subtract(gradient, mean, out=step), 1 - 0.9, out=step)
+        square += np.multiply(np.subtract(np.square(gradient, out=step), square, out=step), 1 - 0.999, out=step)
+        np.sqrt(square, out=step)
+        step /= math.sqrt(1 - 0.999**self._count)
+        step += 1e-8
+        np.divide(mean, step, out=step)
+        step *= self._learning_rate / (1 - 0.9**self._count)
+        self._theta -= step
 
 
 class _TorchOptimizer:

@@ -29,7 +29,7 @@ _SEARCH_STEPS = 12
 # Bounds on the epochs and on the patience of each training of the search, whose patience is the number of epochs that
 # led to the lowest loss, between these two. The number of epochs of the network itself is chosen afterwards, at the
 # best penalty and without these bounds.
-_SEARCH_EPOCHS, _SEARCH_PATIENCE, _LEAST_PATIENCE = 1_000, 100, 30
+_SEARCH_EPOCHS, _SEARCH_PATIENCE, _LEAST_PATIENCE = 1_000, 300, 100
 # With fewer rows than this each part of them is used for validation in turn, with more only one part. By one part of
 # few rows, runs with other seeds choose penalties that differ by factors of ten (docs/rerun.md).
 _CROSS_VALIDATED_ROWS = 2_000
