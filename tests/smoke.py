@@ -1,6 +1,6 @@
 """Smoke test of an installed package, in an environment without pytest: `python tests/smoke.py`.
 
-What does not train needs no torch: nothing here imports it.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import patrac_native as pn
 
 
 def main() -> None:
-    """Sample every architecture at every instruction-set level of this machine, and read the draws from a file."""
+    """Train a network, sample every architecture at every level of this machine, and read the draws from a file."""
     assert Path(__file__).resolve().parents[1] / "python" not in Path(pn.__file__).resolve().parents, "not installed"
     levels = pn.build_info()["SIMD levels"].split(", ")
     if platform.machine() == "x86_64":
@@ -26,7 +26,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-    net = pn.Network([rng.normal(size=(8, 1)), rng.normal(size=(1, 8))], [rng.normal(size=8), np.zeros(1)])
+    net = pn.train([1, 8, 1], X, y, likelihood=pn.Gaussian(0.01), seed=0, progress=False)
     custom = pn.Custom([np.ones((8, 1), bool), np.ones((1, 8), bool)], [np.zeros(8, bool), np.ones(1, bool)])
     settings: dict[str, Any] = {"chains": 2, "draws": 20, "warmup": 200, "seed": 1, "progress": False}
     for architecture in (pn.Full(), pn.Mix(3), pn.Out(5), pn.Sep(2), custom):
@@ -38,7 +38,7 @@ def main() -> None:
         assert f.shape == (2, 20, 60, 1) and np.isfinite(f).all() and f.std() > 0
     assert "torch" not in sys.modules
     version = importlib.metadata.version("patrac_native")
-    print(f"patrac_native {version} samples, predicts and reads its files without torch; levels {levels}")
+    print(f"patrac_native {version} trains, samples, predicts and reads its files without torch; levels {levels}")
 
 
 if __name__ == "__main__":

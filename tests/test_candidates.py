@@ -64,7 +64,7 @@ def test_candidates_of_a_regression() -> None:
 
 def test_candidates_of_classes_and_of_settings() -> None:
     assert [str(one) for one in possible_candidates(settings(), [pn.Categorical()])] == [
-        "Out(50) of 5 networks, gaussian prior",
+        "Out(50) of 8 networks, gaussian prior",
         "Full, gaussian prior",
     ]
     (given,) = possible_candidates(settings(architecture="mix", networks=3, chains=1, draws=40), [NOISE])

@@ -416,8 +416,8 @@ def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if
     assert choose_posterior([pn.Gaussian("sampled")], arrays(200), asked, say=lambda _: None).reason == "as asked"
 
 
-@pytest.mark.parametrize(("rows", "tried"), [(60, ["Out(20)", "Out(10)", "Out(1)"]), (120, ["Out(20)"])])
-def test_of_few_rows_one_standard_error_is_reason_to_try_a_smaller_posterior(
+@pytest.mark.parametrize(("rows", "tried"), [(120, ["Out(20)", "Out(10)", "Out(1)"]), (2001, ["Out(20)"])])
+def test_by_all_rows_one_standard_error_is_reason_to_try_a_smaller_posterior(
     rows: int, tried: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(posterior_choice, "affordable_candidates", lambda possible, *_: ([possible[0]], "one"))
@@ -451,6 +451,9 @@ def test_pilot_runs_of_few_rows_leave_out_each_in_turn() -> None:
         assert all(len(held.X) + len(kept.X) == rows for held, kept in parts)
         assert not any(set(held.y) & set(kept.y) for held, kept in parts)
     assert pilot_parts(arrays(19), settings()) == [] and pilot_runs(19) == 0
+    # Labels tell less than numbers.
+    for rows, runs in ((100, 5), (2000, 5), (2001, 1)):
+        assert len(pilot_parts(classes(rows), settings(), by_class=True)) == pilot_runs(rows, by_class=True) == runs
 
 
 def test_pilot_runs_of_few_rows_divide_neither_groups_nor_rare_classes() -> None:

@@ -80,7 +80,7 @@ def test_a_given_number_of_steps_is_kept() -> None:
 
 def test_a_warmup_that_did_not_settle_is_a_finding_and_no_warning() -> None:
     # 2,000 steps are too few for 2,701 parameters.
-    _, said = fitted(hidden_layer_sizes=(50, 50), max_iter=100, l2=1.0, minutes=0.06, draws=40)
+    _, said = fitted(hidden_layer_sizes=(50, 50), max_iter=100, l2=1.0, minutes=0.03, draws=40)
     assert "not yet stable when the warm-up ended" in said and "warm up longer, warmup=20000" in said
     assert "the warm-up ended after" not in said
 

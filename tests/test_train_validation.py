@@ -249,7 +249,7 @@ def test_a_search_waits_as_long_as_it_took_to_the_lowest_loss(monkeypatch: pytes
         return found
 
     monkeypatch.setattr(penalty_search, "cross_validate", keep)
-    for patience, least in ((100, 30), (50, 30), (10, 10)):
+    for patience, least in ((300, 100), (150, 100), (10, 10)):
         waited.clear()
         pn.train([3, 8, 1], X, y, max_epochs=2000, patience=patience, progress=False)
         *searched, (_, last) = waited
