@@ -35,6 +35,13 @@ def test_pytest_benchmark_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_training_is_timed_beside_autograd(tmp_path: Path) -> None:
+    """The script stops where the losses of three epochs differ."""
+    out = tmp_path / "out.json"
+    found = written(["bench/bench_train.py", "--repeats", "1", "--seconds", "0.01", "--json", str(out)], out)
+    assert len(found["cases"]) == 5 and all(case["ratios"]["torch"] > 0 for case in found["cases"].values())
+
+
 @pytest.mark.parametrize(
     ("script", "needs", "options"),
     [
