@@ -83,6 +83,16 @@ def step(label: str) -> list[float]:
 
 
 @cache
+def training() -> list[float]:
+    """Times as fast as PyTorch is an epoch of training on 927 rows, and on 1,257 rows of ten classes."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "train.json"
+        run(HERE / "bench_train.py", "--repeats", str(REPEATS), "--seconds", str(SECONDS), "--json", str(file))
+        cases = json.loads(file.read_text())["cases"]
+    return [cases[name]["ratios"]["torch"] for name in ("8-50-50-1, 927 rows", "61-50-50-10, 1257 rows")]
+
+
+@cache
 def effective_draws(label: str) -> list[float]:
     """Effective draws a second of kernel="auto" over JAX pCNL and over NumPyro's NUTS, on one data seed."""
     from ess_sides import JAX, NUTS
