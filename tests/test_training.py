@@ -10,10 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+import patrac_native as pn
+import problems
 from patrac_native.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, StudentT
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
-from patrac_native.training.descent import OPTIMIZERS
+from patrac_native.training.descent import OPTIMIZERS, Problem
 from patrac_native.training.preparation import PRESETS
 from patrac_native.training.training import train
 
@@ -196,6 +198,58 @@ def test_optimizers_lower_the_loss(optimizer: Any) -> None:
     history = short(X, y, optimizer=optimizer, learning_rate=1e-3).history
     assert history is not None
     assert history.best_loss < history.loss[0]
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        pn.Gaussian(0.3),
+        pn.StudentT(4.0, 0.5),
+        pn.HeteroscedasticGaussian(),
+        pn.CensoredGaussian(0.4),
+        pn.Poisson(),
+        pn.NegativeBinomial(0.5),
+        pn.Bernoulli(),
+        pn.Categorical(),
+        pn.DiscreteValues([0.0, 1.0, 3.0]),
+    ],
+    ids=lambda one: one.name,
+)
+def test_losses_of_parts_of_the_rows_hold_all_constants(likelihood: Likelihood) -> None:
+    """Validation losses of parts are added, and compared with those of other likelihoods."""
+    rng = problems.rng_of("training", likelihood.name)
+    n = 30
+    m = {"class": 3}.get(likelihood.targets, likelihood.outputs_per_target)
+    given = {"class": rng.integers(0, 3, n), "binary": rng.integers(0, 2, n), "count": rng.poisson(2.0, n)}
+    y = given.get(likelihood.targets, rng.normal(size=n))
+    if likelihood.numbers_per_target == 2:
+        y = problems.random_bounds(rng, (n, 1))
+    if isinstance(likelihood, pn.DiscreteValues):
+        y, m = rng.choice([0.0, 1.0, 3.0], n), 3
+    offset = likelihood.check_offset(rng.normal(size=n), n, m) if likelihood.takes_offset else None
+    targets = likelihood.check_targets(y, n, m)
+    problem = Problem(
+        (2, 4, m),
+        "tanh",
+        likelihood,
+        rng.normal(size=(n, 2)),
+        targets,
+        rng.uniform(0.5, 2.0, n) * (rng.random(n) < 0.7),
+        optimizer="adam",
+        learning_rate=0.1,
+        batch_size=n,
+        seed=0,
+        dtype="float64",
+        offset=offset,
+    )
+    theta = rng.normal(size=problem.sizes[1] * 3 + m * 5)
+    rows = np.flatnonzero(problem.row_weights)
+    expected = -problem.row_weights[rows] * problem.losses(problem.network(theta), rows)
+    for part in (rows, rows[:7], rows[-1:]):
+        weights = np.where(np.isin(np.arange(n), part), problem.row_weights, 0.0)
+        found = problem.compiled(weights).log_likelihood(theta[None], 1)[0]
+        assert found == pytest.approx(expected[np.isin(rows, part)].sum(), rel=1e-11, abs=1e-11)
+    assert problem.compiled(np.zeros(2), np.arange(2)).log_likelihood(theta[None], 1)[0] == 0.0
 
 
 def test_adam_is_that_of_torch() -> None:

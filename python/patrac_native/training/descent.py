@@ -83,7 +83,8 @@ class Problem:
             bias_masks=[np.ones(a, dtype=bool) for a, _ in shapes],
             companion=None,
             likelihood=likelihood.core_name or likelihood.name,
-            likelihood_parameters=likelihood.training_parameters(m, y, weights),
+            # Some are means over the rows, of which a mini-batch may have none with a weight.
+            likelihood_parameters=likelihood.training_parameters(m, y, weights if weights.any() else weights + 1),
         )
         targets = likelihood.core_targets(y, None if self.offset is None else self.offset[rows])
         dtype, level = np.dtype(self.dtype), _core.default_simd_level()
