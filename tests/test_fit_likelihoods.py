@@ -40,7 +40,7 @@ def test_every_candidate_takes_every_likelihood() -> None:
         found = possible_candidates(chosen, [likelihood])
         expected = [("Full", "gaussian", 1), ("Full", "trace-class", 1), ("Mix(5)", "trace-class", 4)]
         if likelihood.has_classes:
-            expected = [("Out(8)", "gaussian", 5), ("Full", "gaussian", 1)]
+            expected = [("Out(8)", "gaussian", 8), ("Full", "gaussian", 1)]
         assert [(one.architecture.label(), one.prior, one.networks) for one in found] == expected
         m = likelihood.outputs_per_target
         nets = [
