@@ -75,10 +75,12 @@ torch.set_num_threads(2)
 X = np.linspace(-2, 2, 5000)[:, None]
 
 def train():
-    net = pn.train([1, 110, 110, 1], X, np.sin(X), l2=0.1, max_epochs=2, validation_fraction=0, progress=False)
-    return net.weights[0]
+    given = {"l2": 0.1, "max_epochs": 2, "validation_fraction": 0, "progress": False}
+    nets = [pn.train([1, 300, 300, 1], X, np.sin(X), optimizer=one, **given) for one in ("adam", "nadam")]
+    return np.concatenate([net.weights[1] for net in nets])
 
 train()
+torch.ones(1000, 1000).square().sum()
 child = os.fork()
 if child == 0:
     os._exit(0 if np.isfinite(train()).all() else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,15 @@ def test_a_search_waits_as_long_as_it_took_to_the_lowest_loss(monkeypatch: pytes
         assert last == patience and len(searched) > 2
         assert [wait for _, wait in searched] == [min(patience, max(least, best)) for best, _ in searched]
         assert patience == 10 or any(wait < patience for _, wait in searched)
+
+
+def test_a_validation_loss_that_is_never_finite_is_an_error() -> None:
+    X, y = np.linspace(-1, 1, 20)[:, None], np.ones(20)
+    X[3] = 1e30  # the square of the output overflows
+    of = problem(X, y, learning_rate=1e-9)
+    of = dataclasses.replace(of, activation="relu", dtype="float32", seed=1)
+    with pytest.raises(ValueError, match=r"train: the loss of the validation rows is inf in every epoch\. Standardise"):
+        penalty_search.cross_validate(of, 0.1, [np.array([3])], max_epochs=5, patience=5)
 
 
 def test_integer_weights_are_repeated_rows() -> None:

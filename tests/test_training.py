@@ -249,7 +249,31 @@ def test_losses_of_parts_of_the_rows_hold_all_constants(likelihood: Likelihood) 
         weights = np.where(np.isin(np.arange(n), part), problem.row_weights, 0.0)
         found = problem.compiled(weights).log_likelihood(theta[None], 1)[0]
         assert found == pytest.approx(expected[np.isin(rows, part)].sum(), rel=1e-11, abs=1e-11)
-    assert problem.compiled(np.zeros(2), np.arange(2)).log_likelihood(theta[None], 1)[0] == 0.0
+
+
+@pytest.mark.parametrize("likelihood", [pn.Poisson(), pn.CensoredGaussian(0.4)], ids=lambda one: one.name)
+def test_a_row_without_weight_takes_no_part_in_a_mini_batch(likelihood: Likelihood) -> None:
+    """Not even one whose log-likelihood is not finite, nor in a batch of such rows alone."""
+    rng = problems.rng_of("training", "weights")
+    X, y = rng.normal(size=(40, 1)), rng.poisson(2.0, 40).astype(float)
+    if likelihood.numbers_per_target == 2:
+        y = problems.random_bounds(rng, (40, 1))
+    weights = (rng.random(40) < 0.5).astype(float)
+    X[weights == 0] = 1e6
+    net = train(
+        [1, 4, 1],
+        X,
+        y,
+        likelihood=likelihood,
+        sample_weight=weights,
+        activation="relu",
+        batch_size=2,
+        max_epochs=5,
+        l2=0.1,
+        validation_fraction=0,
+        progress=False,
+    )
+    assert net.history is not None and np.isfinite(net.history.loss).all() and len(net.history.loss) == 5
 
 
 def test_adam_is_that_of_torch() -> None:

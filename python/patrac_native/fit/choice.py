@@ -368,7 +368,7 @@ class _Choice:
             self._run(candidates, nets, final, of=len(candidates))
             minutes -= self._cost(candidates[: len(self.trials) - before], nets[0], final)
             # By all rows one standard error is reason enough to try what stays closer to the networks: of few rows the
-            # error is large, and of classes one fifth would often say the opposite of another.
+            # error is large, and of classes single fifths often disagree.
             errors, words = (2.0, "two standard errors") if self._runs == 1 else (1.0, "a standard error")
             if is_open and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network_by(errors):
                 self.say(f"  worse than the networks by more than {words}: trying fewer Bayesian parameters")

@@ -35,6 +35,7 @@ def read_module(module: torch.nn.Module) -> tuple[list[FloatArray], list[FloatAr
 
     A network of one Linear layer has no activation; "tanh" is returned for it.
     """
+    import_extra("torch", "torch", "from_torch")
     from torch import nn
 
     if not isinstance(module, nn.Module):

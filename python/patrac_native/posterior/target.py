@@ -23,6 +23,7 @@ from patrac_native.posterior.posterior import Posterior
 from patrac_native.posterior.sampled_density import FitQuality
 from patrac_native.priors.scales import ScaleGroups
 from patrac_native.validation.checks import FloatArray, as_real_array, check_finite, check_variances
+from patrac_native.validation.extras import import_extra
 
 # What `predict` of a Target may be: of theta (K,), or (B, K) where the function is batched, and X.
 Predict = Callable[[npt.NDArray[np.float64], Any], npt.ArrayLike]
@@ -307,6 +308,7 @@ class SharedRows:
     target: Target
 
     def __init__(self, post: Posterior, group: Any = None) -> None:
+        import_extra("torch", "torch", "data_parallel")
         import torch.distributed as distributed
 
         if not isinstance(post, Posterior):

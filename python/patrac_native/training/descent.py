@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -61,7 +62,7 @@ class Problem:
 
     @cached_property
     def _cast_inputs(self) -> RealArray:
-        """The inputs in the dtype of the arithmetic; too large ones become infinite, and the loss with them."""
+        """The inputs in the dtype of the arithmetic; with too large ones, infinite there, no loss is finite."""
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(self.inputs, dtype=self.dtype)
 
@@ -83,8 +84,7 @@ class Problem:
             bias_masks=[np.ones(a, dtype=bool) for a, _ in shapes],
             companion=None,
             likelihood=likelihood.core_name or likelihood.name,
-            # Some are means over the rows, of which a mini-batch may have none with a weight.
-            likelihood_parameters=likelihood.training_parameters(m, y, weights if weights.any() else weights + 1),
+            likelihood_parameters=likelihood.training_parameters(m, y, weights),
         )
         targets = likelihood.core_targets(y, None if self.offset is None else self.offset[rows])
         dtype, level = np.dtype(self.dtype), _core.default_simd_level()
@@ -122,7 +122,7 @@ class Descent:
     def __init__(
         self, problem: Problem, l2: float, weights: FloatArray | None = None, *, threads: int | None = None
     ) -> None:
-        self._problem, self._l2, self._threads = problem, l2, problem.threads(threads)
+        self._problem, self._l2, self._threads = problem, float(l2), problem.threads(threads)
         self._weights = problem.row_weights if weights is None else weights
         self._rng = np.random.RandomState(problem.seed % 2**32)
         self._theta = _initial_parameters(problem.sizes, self._rng, problem.dtype)
@@ -160,7 +160,9 @@ class Descent:
         order, size = self._rng.permutation(problem.n_rows), problem.batch_size
         batches = [order[start : start + size] for start in range(0, problem.n_rows, size)]
         for rows in batches:
-            model = problem.compiled(self._weights[rows] * (problem.n_rows / len(rows)), rows)
+            used = rows[self._weights[rows] > 0]
+            scaled = self._weights[used] * (problem.n_rows / len(rows))
+            model = problem.compiled(scaled, used) if len(used) else None
             self._step(partial(self._value_and_grad, model))
             self._updates += 1
             self._mean += (self._theta - self._mean) / min(self._updates, len(batches))
@@ -170,8 +172,10 @@ class Descent:
         """Return (l2 / 2) * squared norm."""
         return 0.5 * self._l2 * float(theta @ theta)
 
-    def _value_and_grad(self, model: CoreModel) -> tuple[float, RealArray]:
-        """Return the penalised loss of the model's rows at the current parameters, and its gradient (p,)."""
+    def _value_and_grad(self, model: CoreModel | None) -> tuple[float, RealArray]:
+        """Return the penalised loss of the model's rows, or of none, at the current parameters, and its gradient."""
+        if model is None:
+            return self._penalty(self._theta), self._l2 * self._theta
         values, gradients = model.log_likelihood_and_grad(self._theta[None], self._threads)
         return self._penalty(self._theta) - float(values[0]), self._l2 * self._theta - gradients[0]
 
@@ -179,8 +183,8 @@ class Descent:
 def check_optimizer(choice: Any) -> None:
     """Raise ValueError unless `choice` is a name of `OPTIMIZERS` or a torch optimiser class."""
     known = isinstance(choice, str) and choice.lower() in OPTIMIZERS
-    if isinstance(choice, type):
-        known = issubclass(choice, import_extra("torch", "torch", f"optimizer={choice.__name__}").optim.Optimizer)
+    if isinstance(choice, type) and "torch" in sys.modules:  # without torch there is no such class
+        known = issubclass(choice, sys.modules["torch"].optim.Optimizer)
     if not known:
         raise ValueError(
             f"optimizer must be one of {', '.join(OPTIMIZERS)} or a torch.optim.Optimizer class; got {choice!r}."
@@ -217,7 +221,7 @@ class _Adam:
 
 
 class _TorchOptimizer:
-    """An optimiser of torch, whose parameter shares the memory of theta; torch's state elsewhere does not matter."""
+    """An optimiser of torch, with one thread, whose parameter shares the memory of theta."""
 
     def __init__(self, choice: Any, theta: RealArray, learning_rate: float) -> None:
         self._torch = torch = import_extra("torch", "torch", f"optimizer={choice!r}")
@@ -234,8 +238,13 @@ class _TorchOptimizer:
             self._parameter.grad = torch.from_numpy(gradient)
             return loss
 
-        with torch.device("cpu"), torch.inference_mode(False):
-            self._optimizer.step(closure)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # a forked process lacks the others, for which torch would wait forever
+        try:
+            with torch.device("cpu"), torch.inference_mode(False):
+                self._optimizer.step(closure)
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _initial_parameters(sizes: Sequence[int], rng: np.random.RandomState, dtype: str) -> RealArray:

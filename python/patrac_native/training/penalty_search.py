@@ -51,7 +51,7 @@ class Validation:
     folds: int
     trials: tuple[tuple[float, float], ...] = ()
     network_epochs: int = 0
-    row_losses: FloatArray | None = None  # (rows,), whose sum is the loss
+    row_losses: FloatArray | None = None  # (rows,), whose sum is the loss but for rounding
 
     def ties_with(self, best: Validation) -> bool:
         """Return whether the loss exceeds another's, of the same rows, by at most a standard error."""
@@ -142,7 +142,8 @@ def cross_validate(
     unseen, at_once = [problem.compiled(part) for part in shares], problem.threads(threads)
     lowest, current = np.full(len(folds), math.inf), np.full(len(folds), math.inf)
     thetas: list[Any] = [None] * len(folds)  # at the lowest loss of the rows that a network is trained on
-    best, best_epoch, best_thetas, trained = math.inf, 0, thetas, 0
+    best, best_epoch, trained = math.inf, 0, 0
+    best_thetas: list[Any] | None = None
     for epoch in itertools.count() if max_epochs is None else range(max_epochs):
         trained += 1
         losses = np.empty(len(folds))
@@ -165,6 +166,11 @@ def cross_validate(
             break
         if bar is not None:
             bar.update()
+    if best_thetas is None:
+        raise ValueError(
+            f"train: the loss of the validation rows is {score} in every epoch. Standardise X and y, or use "
+            "dtype='float64'."
+        )
     networks = [problem.network(theta) for theta in best_thetas]
     each = [mean_squares(problem, net, rows) for net, rows in zip(networks, held, strict=True)]
     known = [one for one in each if one is not None]

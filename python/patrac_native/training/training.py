@@ -197,7 +197,8 @@ def fit_network(
     if validation is not None and stopped == "max_epochs" and training.epochs != training.recorded["max_epochs"]:
         stopped = "validation"
     net = problem.network(best.theta)
-    data_loss = float((problem.losses(net, np.arange(problem.n_rows)) * problem.row_weights).sum())
+    used = np.flatnonzero(problem.row_weights)
+    data_loss = float((problem.losses(net, used) * problem.row_weights[used]).sum())
     constant_loss = 0.0 - likelihood.constant_log_likelihood(targets, problem.row_weights, problem.offset)
     mse = None if validation is None else validation.mse
     if problem.left_out is not None and problem.left_out.any():
