@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -64,6 +65,19 @@ def test_the_state_of_torch_does_not_change_a_training(state: str, optimizer: st
         for a, b in zip((*net.weights, *net.biases), (*other.weights, *other.biases), strict=True):
             # NAdam counts in torch's default dtype.
             np.testing.assert_allclose(a, b, rtol=1e-6 if (optimizer, state) == ("nadam", "default dtype") else 0)
+
+
+def test_trainings_in_threads_leave_the_number_of_torch_threads() -> None:
+    usual, seen = torch.get_num_threads(), list[int]()
+    torch.set_num_threads(2)
+    try:
+        trained("nadam", many=True)
+        after = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        after.start()
+        after.join(60)
+        assert seen == [2] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(usual)
 
 
 FORK = """

@@ -295,7 +295,7 @@ struct HeteroscedasticGaussian {
             const V half = broadcast<V>(scalar_t<V>(0.5));
             const V inverse_sd = exp(-half * s);
             const V u = (target - f) * inverse_sd, square = u * u, halved = half * weight;
-            const V of_mean = is_density ? inverse_sd : exp(exponent * s);
+            const V of_mean = is_density ? inverse_sd : exp(exponent * s);  // chains need no second exponential
             return {-halved * (square + s), weight * u * of_mean, halved * (square - broadcast<V>(1))};
         }
     };

@@ -402,7 +402,10 @@ class Likelihood(Complete, abstract=True):
         return {}
 
     def training_parameters(self, n_outputs: int, y: Targets, row_weights: FloatArray) -> dict[str, FloatArray]:
-        """Return those of `core_parameters` with which networks are trained."""
+        """Return the parameters of the core with which networks are trained.
+
+        With others than `core_parameters` the gradient need not be that of the log-likelihood.
+        """
         return self.core_parameters(n_outputs, y, row_weights)
 
     def range_checks(self, n_outputs: int) -> Mapping[str, tuple[FloatArray, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from patrac_native.diagnostics.splits import IndexArray
 from patrac_native.engine import _core
 from patrac_native.engine.machine import thread_count
 from patrac_native.engine.models import CoreModel, ModelSpec, host_model
@@ -22,13 +24,14 @@ from patrac_native.validation.extras import import_extra
 
 OPTIMIZERS = {"adam": "Adam", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "sgd": "SGD", "lbfgs": "LBFGS"}
 
-IndexArray = npt.NDArray[np.intp]
 RealArray = npt.NDArray[Any]  # in the dtype of the arithmetic
 Evaluate = Callable[[], tuple[float, RealArray]]  # of loss and gradient (p,) at the current parameters
 
-# If an evaluation of the batch has fewer multiply-adds than this, it has one thread: with more, threads would wait for
-# each other longer than they compute.
+# An evaluation of fewer multiply-adds than this has one thread; the engine's results do not depend on their number.
 _ONE_THREAD_BELOW = 50_000_000
+# The process that imported this. One that is forked from it lacks torch's other threads, for which torch would wait
+# forever.
+_PROCESS = os.getpid()
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,14 @@ class Problem:
         """n, the number of rows."""
         return len(self.inputs)
 
-    def threads(self, most: int | None) -> int:
-        """Return the number of threads of an evaluation, at most `most`, by default the number of processors."""
-        work = self.batch_size * sum(a * b for a, b in zip(self.sizes[1:], self.sizes[:-1], strict=True))
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """The shapes of the weights of each layer."""
+        return list(zip(self.sizes[1:], self.sizes[:-1], strict=True))
+
+    def threads(self, rows: int, most: int | None) -> int:
+        """Return the number of threads of an evaluation of rows, at most `most`, by default that of processors."""
+        work = rows * sum(a * b for a, b in self.shapes)
         return 1 if work < _ONE_THREAD_BELOW else thread_count(most)
 
     @cached_property
@@ -75,13 +83,12 @@ class Problem:
             rows = np.flatnonzero(weights)
             weights = weights[rows]
         likelihood, m, y = self.likelihood, self.sizes[-1], self.targets[rows]
-        shapes = list(zip(self.sizes[1:], self.sizes[:-1], strict=True))
         spec = ModelSpec(
             self.activation,
-            weights=[np.zeros(shape) for shape in shapes],
-            biases=[np.zeros(a) for a, _ in shapes],
-            weight_masks=[np.ones(shape, dtype=bool) for shape in shapes],
-            bias_masks=[np.ones(a, dtype=bool) for a, _ in shapes],
+            weights=[np.zeros(shape) for shape in self.shapes],
+            biases=[np.zeros(a) for a, _ in self.shapes],
+            weight_masks=[np.ones(shape, dtype=bool) for shape in self.shapes],
+            bias_masks=[np.ones(a, dtype=bool) for a, _ in self.shapes],
             companion=None,
             likelihood=likelihood.core_name or likelihood.name,
             likelihood_parameters=likelihood.training_parameters(m, y, weights),
@@ -98,7 +105,7 @@ class Problem:
 
     def network(self, theta: RealArray) -> Network:
         """Return the network with the parameters theta (p,)."""
-        shapes = [shape for a, b in zip(self.sizes[1:], self.sizes[:-1], strict=True) for shape in ((a, b), (a,))]
+        shapes = [shape for a, b in self.shapes for shape in ((a, b), (a,))]
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         values = np.split(theta.astype(np.float64), ends)
         parts = [part.reshape(shape) for part, shape in zip(values, shapes, strict=True)]
@@ -122,10 +129,11 @@ class Descent:
     def __init__(
         self, problem: Problem, l2: float, weights: FloatArray | None = None, *, threads: int | None = None
     ) -> None:
-        self._problem, self._l2, self._threads = problem, float(l2), problem.threads(threads)
+        self._problem, self._l2 = problem, float(l2)
+        self._threads, self._batch_threads = (problem.threads(n, threads) for n in (problem.n_rows, problem.batch_size))
         self._weights = problem.row_weights if weights is None else weights
         self._rng = np.random.RandomState(problem.seed % 2**32)
-        self._theta = _initial_parameters(problem.sizes, self._rng, problem.dtype)
+        self._theta = _initial_parameters(problem.shapes, self._rng, problem.dtype)
         start = problem.likelihood.initial_outputs(problem.targets, self._weights, problem.offset)
         if start is not None:  # the vector of parameters ends with the biases of the last layer
             self._theta[-problem.sizes[-1] :] = start
@@ -176,7 +184,7 @@ class Descent:
         """Return the penalised loss of the model's rows, or of none, at the current parameters, and its gradient."""
         if model is None:
             return self._penalty(self._theta), self._l2 * self._theta
-        values, gradients = model.log_likelihood_and_grad(self._theta[None], self._threads)
+        values, gradients = model.log_likelihood_and_grad(self._theta[None], self._batch_threads)
         return self._penalty(self._theta) - float(values[0]), self._l2 * self._theta - gradients[0]
 
 
@@ -221,7 +229,7 @@ class _Adam:
 
 
 class _TorchOptimizer:
-    """An optimiser of torch, with one thread, whose parameter shares the memory of theta."""
+    """An optimiser of torch, whose parameter shares the memory of theta."""
 
     def __init__(self, choice: Any, theta: RealArray, learning_rate: float) -> None:
         self._torch = torch = import_extra("torch", "torch", f"optimizer={choice!r}")
@@ -238,22 +246,19 @@ class _TorchOptimizer:
             self._parameter.grad = torch.from_numpy(gradient)
             return loss
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # a forked process lacks the others, for which torch would wait forever
-        try:
-            with torch.device("cpu"), torch.inference_mode(False):
-                self._optimizer.step(closure)
-        finally:
-            torch.set_num_threads(threads)
+        if os.getpid() != _PROCESS:
+            torch.set_num_threads(1)
+        with torch.device("cpu"), torch.inference_mode(False):
+            self._optimizer.step(closure)
 
 
-def _initial_parameters(sizes: Sequence[int], rng: np.random.RandomState, dtype: str) -> RealArray:
-    """Draw all parameters as one vector; weights and biases are uniform on +-1/sqrt(fan-in).
+def _initial_parameters(shapes: Sequence[tuple[int, int]], rng: np.random.RandomState, dtype: str) -> RealArray:
+    """Draw all parameters as one vector (p,); weights and biases are uniform on +-1/sqrt(fan-in).
 
     They are those of torch's modules: its uniform numbers are the low bits of the generator's words.
     """
     parts = []
-    for a, b in zip(sizes[1:], sizes[:-1], strict=True):
+    for a, b in shapes:
         words = rng.randint(0, 2**32, size=(a * b + a, 1 if dtype == "float32" else 2), dtype=np.uint32)
         bits, numbers = 24, words[:, -1]
         if dtype == "float64":

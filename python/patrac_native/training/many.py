@@ -141,8 +141,9 @@ def _shortened(training: PreparedTraining, fraction: float, threads: int) -> Pre
     validation = training.validation
     if validation is not None:
         folds = validation_folds(training.problem, training.recorded["validation_fraction"])
-        limits = {"max_epochs": epochs, "patience": training.patience}
-        found = cross_validate(training.problem, training.l2, folds, threads=threads, **limits)
+        found = cross_validate(
+            training.problem, training.l2, folds, max_epochs=epochs, patience=training.patience, threads=threads
+        )
         validation = replace(validation, epochs=epochs, loss=found.loss, mse=found.mse)
     return replace(training, epochs=epochs, validation=validation)
 
@@ -185,8 +186,7 @@ def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) ->
         return fit_network(training, threads=1, is_interrupted=stop.is_set)
 
     bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)
-    # The engine releases the GIL. Each network has one thread, so its arithmetic is that of any other
-    # number of workers.
+    # The engine releases the GIL. Each network has one thread of it.
     with bar, ThreadPoolExecutor(min(workers, len(trainings))) as pool:
         futures = [pool.submit(fit, training) for training in trainings]
         results = []

@@ -139,7 +139,7 @@ def cross_validate(
         held[fold, rows] = weights[rows]
     shares = held / held.sum()
     descents = [Descent(problem, l2, np.where(part > 0, 0.0, weights), threads=threads) for part in held]
-    unseen, at_once = [problem.compiled(part) for part in shares], problem.threads(threads)
+    unseen, at_once = [problem.compiled(part) for part in shares], problem.threads(n, threads)
     lowest, current = np.full(len(folds), math.inf), np.full(len(folds), math.inf)
     thetas: list[Any] = [None] * len(folds)  # at the lowest loss of the rows that a network is trained on
     best, best_epoch, trained = math.inf, 0, 0

@@ -47,9 +47,9 @@ def train(
     """Train a network: minimise the negative log-likelihood + (l2 / 2) * squared norm of all parameters.
 
     Each epoch begins with an evaluation of this loss on all rows; the parameters with the lowest loss are returned.
-    Loss and gradient are those of the compiled posterior, so that a step costs about as much as one of a chain. The
+    Loss and gradient are those of the compiled model, so that an update costs about as much as a step of a chain. The
     initial parameters are uniform on +-1/sqrt(fan-in), torch's default, except that the biases of the last layer start
-    at the `initial_outputs` of a likelihood that has them.
+    at the `initial_outputs` of a likelihood that has them. Random states of torch and NumPy are not changed.
 
     By default, validation rows decide how closely the network fits. First, networks are trained without the validation
     rows, each for up to 1,000 epochs, with penalties that decrease from a large one; the penalty with the lowest
