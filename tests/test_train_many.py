@@ -54,7 +54,8 @@ def test_threads_and_number_of_networks_change_no_network(arguments: dict[str, A
 
 def test_networks_from_a_position_on_are_those_of_a_larger_call() -> None:
     whole = several(networks=3)
-    later = several(networks=2, first=1, l2=whole[0].history.settings["l2"])
+    penalties = dict(whole[0].history.settings["penalties"])
+    later = several(networks=2, first=1, l2=penalties)
     assert all(map(equal, whole[1:], later))
     np.testing.assert_array_equal(later[0].history.validation_mse, whole[1].history.validation_mse)
     for value, error in ((-1, ValueError), (1.5, TypeError)):
@@ -62,16 +63,35 @@ def test_networks_from_a_position_on_are_those_of_a_larger_call() -> None:
             several(first=value)
 
 
-def test_the_first_network_is_that_of_train_and_the_choices_are_shared() -> None:
+def test_the_first_network_is_that_of_train_and_others_have_penalties_of_the_same_search() -> None:
     X, y = data()
-    nets = several()
-    single = pn.train(SIZES, X, y, seed=5, max_epochs=60, patience=60, progress=False)
+    nets = several(networks=6)
+    arguments: dict[str, Any] = {"max_epochs": 60, "patience": 60, "progress": False}
+    single = pn.train(SIZES, X, y, seed=5, **arguments)
     assert equal(nets[0], single)
+    assert nets[0].history is not None
+    shares = dict(nets[0].history.settings["penalties"])
     for index, net in enumerate(nets):
         assert net.history is not None and single.history is not None
-        assert net.history.settings["seed"] == 5 + index
-        assert net.history.settings["validation"] == single.history.settings["validation"]
-        np.testing.assert_array_equal(net.history.validation_mse, single.history.validation_mse)
+        l2, found = net.history.settings["l2"], net.history.settings["validation"]
+        assert net.history.settings["seed"] == 5 + index and shares[l2] > 0
+        assert dict(net.history.settings["penalties"]) == shares
+        assert found["l2"] == l2 and found["trials"] == single.history.settings["validation"]["trials"]
+        # Epochs and residuals are those that are chosen at its own penalty.
+        alone = pn.train(SIZES, X, y, seed=5, l2=l2, **arguments)
+        assert alone.history is not None
+        assert len(net.history.loss) == len(alone.history.loss) == found["epochs"]
+        np.testing.assert_array_equal(net.history.validation_mse, alone.history.validation_mse)
+    assert len({net.history.settings["l2"] for net in nets if net.history is not None}) > 1
+
+
+def test_penalties_are_drawn_by_their_shares() -> None:
+    with pn.Note.collect():  # after one epoch the fit is poor
+        nets = several(networks=200, l2={0.5: 0.0, 0.1: 0.75, 2.0: 0.25}, validation_fraction=0, max_epochs=1)
+    first, *others = (net.history.settings["l2"] for net in nets)
+    assert first == 0.5 and set(others) == {0.1, 2.0}
+    # The standard error of a share of 199 is 0.03.
+    assert abs(others.count(2.0) / 199 - 0.25) < 4 * 0.03
 
 
 @pytest.mark.parametrize("rows", ["bootstrap", 0.6])
@@ -181,6 +201,10 @@ def test_ctrl_c_ends_all_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"threads": 0}, ValueError, "threads must be at least 1"),
         ({"widths": 3}, TypeError, r"train_many\(\) got an unexpected keyword argument 'widths'"),
         ({"l2": -1.0}, ValueError, "l2 must be zero or positive"),
+        ({"l2": {-1.0: 1.0}}, ValueError, "l2 must be zero or positive"),
+        ({"l2": {0.1: -0.5, 1.0: 1.5}}, ValueError, r"l2\[0.1\] must be zero or positive"),
+        ({"l2": {0.1: 0.5}}, ValueError, r"l2: shares of penalties must add up to one; got \{0.1: 0.5\}"),
+        ({"l2": {}}, ValueError, "l2: shares of penalties must add up to one"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

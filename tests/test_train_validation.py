@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import patrac_native as pn
 from patrac_native.network.network import Network, TrainingHistory
@@ -252,9 +253,12 @@ def test_a_search_waits_as_long_as_it_took_to_the_lowest_loss(monkeypatch: pytes
     monkeypatch.setattr(penalty_search, "cross_validate", keep)
     for patience, least in ((300, 100), (150, 100), (10, 10)):
         waited.clear()
-        pn.train([3, 8, 1], X, y, max_epochs=2000, patience=patience, progress=False)
-        *searched, (_, last) = waited
-        assert last == patience and len(searched) > 2
+        net = pn.train([3, 8, 1], X, y, max_epochs=2000, patience=patience, progress=False)
+        chosen = history_of(net).settings["validation"]
+        searched, last = waited[: len(chosen["trials"])], waited[len(chosen["trials"]) :]
+        # Where the search waited as long, its training is not repeated.
+        assert [wait for _, wait in last] == ([] if chosen["is_of_search"] else [patience]) and len(searched) > 2
+        assert chosen["is_of_search"] == (chosen["epochs"] - 1 in [best for best, wait in searched if wait == patience])
         assert [wait for _, wait in searched] == [min(patience, max(least, best)) for best, _ in searched]
         assert patience == 10 or any(wait < patience for _, wait in searched)
 
@@ -380,7 +384,7 @@ def test_classes_take_the_largest_penalty_that_is_no_worse_by_a_standard_error_o
         net = pn.train([4, 8, 2], X, y, likelihood=pn.Categorical(), **arguments)
     else:
         net = pn.train([4, 8, 1], X, f + rng.normal(size=n), **arguments)
-    tried = found[:-1]
+    tried = found[: len(history_of(net).settings["validation"]["trials"])]
     best = min(tried, key=lambda one: one.loss)
     for one in found:
         assert one.row_losses is not None and len(one.row_losses) == one.rows
@@ -390,9 +394,83 @@ def test_classes_take_the_largest_penalty_that_is_no_worse_by_a_standard_error_o
         assert one.row_losses.sum() == pytest.approx(one.loss, rel=1e-5)
     ties = [one.l2 for one in tried if one.loss - best.loss <= _standard_error(one.row_losses, best.row_losses)]
     assert len(ties) > 1 and ties[0] > best.l2  # otherwise the rows tell nothing
-    assert found[-1].l2 == history_of(net).settings["l2"] == (ties[0] if is_class else best.l2)
+    assert history_of(net).settings["l2"] == (ties[0] if is_class else best.l2)
 
 
 def _standard_error(losses: Any, others: Any) -> float:
     """Return the standard error of a difference of sums over rows."""
     return float(np.sqrt(len(losses) * np.var(losses - others)))
+
+
+def searched(monkeypatch: pytest.MonkeyPatch, losses: np.ndarray, **arguments: Any) -> penalty_search.PenaltySearch:
+    """Return a search in which the first penalties have these losses (penalty, row), and the others more."""
+    X, _ = linear(losses.shape[1])
+    tried = iter([*losses, *np.full((20, losses.shape[1]), 1e3)])
+
+    def fake(_: Problem, l2: float, *__: Any, **___: Any) -> penalty_search.Validation:
+        of_rows = next(tried)
+        return penalty_search.Validation(l2, 10, of_rows.sum(), None, len(of_rows), 2, 30, row_losses=of_rows)
+
+    monkeypatch.setattr(penalty_search, "cross_validate", fake)
+    y = (X[:, 0] > 0).astype(np.int64)
+    of = problem(X, y, **arguments)
+    rows = np.arange(len(X))
+    return penalty_search.choose_penalty(of, [rows[::2], rows[1::2]], max_epochs=100, patience=10, show=False)
+
+
+def test_shares_of_penalties_are_those_of_samples_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference of two losses is normal; a sample of its rows has the other sign with a known probability."""
+    n = 400
+    differences = np.random.default_rng(0).normal(size=n)
+    differences += 0.7 / np.sqrt(n) - differences.mean()
+    found = searched(monkeypatch, np.stack([np.ones(n), 1.0 + differences]))
+    larger, smaller = (one.l2 for one in found.tried[:2])
+    expected = special.ndtr(-np.sqrt(n) * differences.mean() / differences.std())
+    assert next(iter(found.shares)) == larger and sum(found.shares.values()) == pytest.approx(1.0)
+    assert set(found.shares) == {larger, smaller}
+    # 200 samples have a standard error of 0.03.
+    assert abs(found.shares[smaller] - expected) < 4 * 0.03
+    assert found.network_epochs == 30 * len(found.tried)
+
+
+def test_samples_take_groups_and_copies_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two groups one prefers the larger penalty, and a quarter of the samples lacks the other, which does not."""
+    groups = np.repeat([0, 1], 100)
+    losses = np.stack([np.where(groups == 0, 1.0, 1.3), np.ones(200) + 0.1 * (groups == 0)])
+    by_row, by_group = (searched(monkeypatch, losses, **given) for given in ({}, {"groups": groups}))
+    larger, smaller = (one.l2 for one in by_row.tried[:2])
+    assert by_row.shares == {smaller: 1.0}
+    assert list(by_group.shares) == [smaller, larger]
+    assert abs(by_group.shares[larger] - 0.25) < 4 * 0.03
+
+
+@pytest.mark.parametrize("is_class", [False, True])
+def test_the_preferred_penalty_of_a_sample_is_that_of_its_rows(is_class: bool) -> None:
+    rng, chosen = np.random.default_rng(1), set()
+    for _ in range(40):
+        losses = rng.exponential(size=(4, 30)) + np.array([[0.2], [0.1], [0.0], [0.3]])
+        drawn = rng.integers(30, size=30)
+        found = penalty_search.preferred_penalty(losses, np.bincount(drawn, minlength=30) * 1.0, is_class=is_class)
+        sample = losses[:, drawn]
+        best = int(np.argmin(sample.sum(axis=1)))
+        differences = sample - sample[best]
+        within = differences.sum(axis=1) <= differences.std(axis=1) * np.sqrt(30) + 1e-12
+        assert found == (int(np.argmax(within)) if is_class else best)
+        chosen.add((found, best))
+    assert len(chosen) > 3 and any(found != best for found, best in chosen) == is_class
+
+
+def test_a_search_that_went_as_far_is_not_repeated() -> None:
+    X, y = linear(60)
+    bounds: dict[str, Any] = {"max_epochs": 300, "patience": 40}
+    of = problem(X, y)
+    folds = validation_folds(of, 0.2)
+    search = penalty_search.choose_penalty(of, folds, show=False, **bounds)
+    l2 = next(iter(search.shares))
+    found = penalty_search.validate_penalty(of, l2, folds, search=search, **bounds)
+    again = penalty_search.validate_penalty(of, l2, folds, search=None, **bounds)
+    assert found.is_of_search and not again.is_of_search
+    assert (found.epochs, found.loss, found.network_epochs) == (again.epochs, again.loss, again.network_epochs)
+    longer = penalty_search.validate_penalty(of, l2, folds, search=search, max_epochs=300, patience=80)
+    assert not longer.is_of_search and longer.network_epochs > found.network_epochs
+    assert longer.trials == found.trials and longer.searched_epochs == search.network_epochs

@@ -149,7 +149,7 @@ class Replicated:
         before, _ = _replicates(self.candidate)
         untrained, seconds = before + count - len(self.nets), 0.0
         if self._takes_networks and untrained > 0:
-            # By the penalty of the first networks, which gives their number of epochs too: all are those of one call.
+            # By the penalties of the first networks, which give their numbers of epochs too: all are those of one call.
             trained = train_networks(
                 self.nets[0].layer_sizes,
                 self.rows,
@@ -157,7 +157,7 @@ class Replicated:
                 self.settings,
                 networks=untrained,
                 first=len(self.nets),
-                l2=Choice.of(self.nets[0]).l2,
+                l2=Choice.of(self.nets[0]).penalties,
             )
             self.nets += trained
             seconds = nominal_seconds(trained, len(self.rows.X))

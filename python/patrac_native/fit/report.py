@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from patrac_native import plots
 from patrac_native.files import contents_hash
 from patrac_native.fit.base import PatracEstimator
-from patrac_native.fit.choice import best_of, describe_choice
+from patrac_native.fit.choice import best_of
 from patrac_native.fit.effects import permutation_effects, summary_words
 from patrac_native.fit.evaluation import COVERAGES, VALIDATION, Evaluation, members_of, of_fits, typical
 from patrac_native.fit.fitting import describe_noise, squared_scales
@@ -292,19 +292,20 @@ def _add_trials(report: Report, estimator: PatracEstimator) -> None:
         + ([] if is_class else ["coverage of 90% intervals"]),
         rows,
         f"Runs on the other training rows, scored on {trials[0].evaluation.calibration.rows} validation rows. "
-        f"Chosen: {best_of(trials).candidate}; {describe_choice(trials)}.",
+        f"Chosen: {best_of(trials).candidate}; {estimator.result_.reason}.",
     )
 
 
 def _add_training(report: Report, estimator: PatracEstimator) -> None:
     """Add a section with the history of the loss and the search for penalty and noise variance."""
-    net, units = members_of(estimator.draws_)[0].network.net, estimator.target_scaling_
+    nets, units = [one.network.net for one in members_of(estimator.draws_)], estimator.target_scaling_
+    net = nets[0]
     choice, history = Choice.of(net), net.history
     assert history is not None  # the network was trained here
     report.heading("Training")
     noise = describe_noise(estimator.draws_, units)
     report.text(
-        f"Network {list(net.layer_sizes)}, {net.activation}: {describe_training(net, units)}. Trained on all "
+        f"Network {list(net.layer_sizes)}, {net.activation}: {describe_training(nets, units)}. Trained on all "
         f"{len(estimator.result_.data.training.X)} training rows: {len(history.loss)} epochs, ended by "
         f"{history.stopped}; negative log-likelihood {history.data_loss:,.1f}, of the best constant predictor "
         f"{history.constant_loss:,.1f}. {noise[:1].upper()}{noise[1:]}".strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,6 +36,7 @@ class Choice:
     """What the training of a network chose: its penalty, number of epochs, and (l2, validation loss) of each trial."""
 
     l2: float
+    penalties: dict[float, float]  # of several networks, with their shares
     epochs: int
     trials: list[tuple[float, float]]
     validation: str  # the validation rows in words; empty if there were none
@@ -44,18 +46,23 @@ class Choice:
         """Read the choice from a trained network's history."""
         assert net.history is not None
         settings: Mapping[str, Any] = net.history.settings
-        found = settings["validation"]
+        found, penalties = settings["validation"], dict(settings["penalties"])
         if found is None:
-            return cls(settings["l2"], len(net.history.loss), [], "")
+            return cls(settings["l2"], penalties, len(net.history.loss), [], "")
         networks = "a network" if found["folds"] == 1 else f"{found['folds']} networks"
         trials = [(float(l2), float(loss)) for l2, loss in found["trials"]]
-        return cls(found["l2"], found["epochs"], trials, f"{found['rows']} validation rows, by {networks} without them")
+        validation = f"{found['rows']} validation rows, by {networks} without them"
+        return cls(found["l2"], penalties, found["epochs"], trials, validation)
 
 
-def describe_training(net: pn.Network, units: TargetScaling) -> str:
+def describe_training(nets: Sequence[pn.Network], units: TargetScaling) -> str:
     """Return a line on the penalty, the number of epochs and the residuals on the rows by which they were chosen."""
-    choice = Choice.of(net)
+    net, choice = nets[0], Choice.of(nets[0])
     text = f"l2 {choice.l2:.3g}, {choice.epochs:,} epochs"
+    others = Counter(other.l2 for other in map(Choice.of, nets) if other.l2 != choice.l2)
+    if others:
+        listed = " and ".join(f"{l2:.3g} for {count}" for l2, count in sorted(others.items()))
+        text += f" (l2 {listed} of the other networks, whose samples of the validation rows prefer them)"
     target = "log y" if units.log else "the target"
     if not choice.validation:
         return text
@@ -89,7 +96,7 @@ def train_networks(
     *,
     networks: int = 1,
     first: int = 0,
-    l2: float | None = None,
+    l2: Mapping[float, float] | None = None,
 ) -> list[pn.Network]:
     """Train networks alike from other random weights; raise KeyboardInterrupt if Ctrl-C ended the training.
 
@@ -133,25 +140,31 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
         assert net.history is not None
         epochs += len(net.history.loss) / min(CORES, len(nets))
     assert nets[0].history is not None
-    validation = nets[0].history.settings["validation"]
-    epochs += 0 if validation is None else validation["network_epochs"]
+    epochs += _validation_epochs(nets)
     parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
     fixed = _UPDATE_SECONDS if rows <= batch_rows else math.ceil(rows / batch_rows) * _BATCH_SECONDS
     return epochs * (fixed + parameters * rows * _PARAMETER_ROW_SECONDS)
 
 
+def _validation_epochs(nets: Sequence[pn.Network], *, searched: bool = True) -> float:
+    """Return the number of epochs of the networks by which penalties and numbers of epochs were chosen.
+
+    Without `searched` the search for the penalties was made before, and each is validated anew.
+    """
+    found = [net.history.settings["validation"] for net in nets if net.history is not None]
+    by_penalty = {one["l2"]: one for one in found if one is not None}
+    own = sum(one["network_epochs"] for one in by_penalty.values() if not (searched and one["is_of_search"]))
+    return float(own + (found[0]["searched_epochs"] if searched and by_penalty else 0))
+
+
 def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
-    """Return the nominal time that `count` more networks would take, and the validation by their known penalty."""
+    """Return the nominal time that `count` more networks would take, and the validation by their known penalties."""
     if not count:
         return 0.0
     assert nets[0].history is not None
-    seconds, validation = nominal_seconds([nets[0]] * count, rows), nets[0].history.settings["validation"]
-    if validation is None:
-        return seconds
     trained = count * len(nets[0].history.loss) / min(CORES, count)
-    # The search for the penalty is not repeated; the validation by the chosen one came after its trials.
-    again = float(validation["network_epochs"]) / (len(validation["trials"]) + 1)
-    return seconds * (trained + again) / (trained + float(validation["network_epochs"]))
+    searched = trained + _validation_epochs(nets[:1])
+    return nominal_seconds([nets[0]] * count, rows) * (trained + _validation_epochs(nets, searched=False)) / searched
 
 
 def pilot_runs(rows: int, *, by_class: bool = False) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from patrac_native.diagnostics.splits import IndexArray
 from patrac_native.engine.machine import thread_count
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar, shows_progress
-from patrac_native.training.penalty_search import cross_validate, problem_copies, validation_folds
+from patrac_native.training.penalty_search import cross_validate, problem_copies
 from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
 from patrac_native.training.training import fit_network
 from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
@@ -30,6 +30,7 @@ def train_many(
     *,
     networks: int = 8,
     first: int = 0,
+    l2: float | Mapping[float, float] | None = None,
     rows: Literal["all", "bootstrap"] | float = "all",
     epoch_fraction: float = 1.0,
     seed: int = 0,
@@ -39,9 +40,11 @@ def train_many(
 ) -> list[Network]:
     """Train several networks, whose posteriors `sample_many` then samples and `DrawsMixture` combines.
 
-    Penalty and number of epochs are chosen once, as `train` with the first seed chooses them on all rows, and hold for
-    all networks. Every network is a function of the seed, its position and the arguments; it does not depend on the
-    number of networks or of threads.
+    Penalties are tried once, on all rows, as `train` with the first seed tries them. The first network takes the one
+    that `train` takes, each other the one that a sample of the validation rows prefers, drawn with replacement. So the
+    networks differ in what was chosen too (Wenzel, Snoek, Tran & Jenatton 2020 draw penalties for better predictions).
+    The number of epochs is the one chosen at the penalty. Every network is a function of the seed, its position and the
+    arguments; it does not depend on the number of networks or of threads.
 
     Parameters
     ----------
@@ -51,7 +54,11 @@ def train_many(
         Number of networks, at least 1; default 8.
     first : int
         Position of the first network, at least 0; default 0. A call with first=8 returns the networks that follow the
-        eight of another; if it gets their penalty as `l2`, they are those of a call with more networks.
+        eight of another; if it gets their penalties as `l2`, they are those of a call with more networks.
+    l2 : float or mapping of float to float, optional
+        A penalty for all networks, or penalties with their shares of the networks, which add up to one: the first
+        network takes the first penalty, each other draws one. `dict(net.history.settings["penalties"])` is what a
+        search found. By default a search chooses them.
     rows : "all", "bootstrap" or float
         The rows of each network. "all", the default: the same for all networks, which then differ in their seeds.
         "bootstrap": as many rows as there are, drawn with replacement. A number between 0 and 1: this share of the
@@ -107,14 +114,17 @@ def train_many(
     )
     show = shows_progress(progress)
     try:
-        training = prepare_training(layer_sizes, X, y, seed=seed, show=show, threads=most, **arguments)
+        training = prepare_training(layer_sizes, X, y, l2=l2, seed=seed, show=show, threads=most, **arguments)
     except TypeError as error:
         raise TypeError(str(error).replace("prepare_training()", "train_many()")) from None
     for note in training.notes:
         note.give(stacklevel=2)
-    training = _shortened(training, fraction, most)
     copies = problem_copies(training.problem) if rows != "all" else None
-    members = [_member(training, index, rows, copies, fraction) for index in range(position, position + count)]
+    drawn = {index: _penalty(training, index) for index in range(position, position + count)}
+    at = {training.l2: training}
+    at |= {one: training.at_penalty(one, most) for one in set(drawn.values()) - {training.l2}}
+    at = {one: _shortened(made, fraction, most) for one, made in at.items()}
+    members = [_member(at[one], index, rows, copies, fraction) for index, one in drawn.items()]
     results = _fit_all(members, most, show)
     for index, (_, notes) in enumerate(results, position + 1):
         for note in notes:
@@ -131,6 +141,14 @@ def _check_rows(rows: str | float) -> None:
         raise ValueError(f'rows must be a share between 0 and 1, or "all"; got {rows:g}.')
 
 
+def _penalty(training: PreparedTraining, index: int) -> float:
+    """Return the penalty of the network at a position."""
+    if index == 0:
+        return training.l2
+    rng = np.random.default_rng([training.problem.seed, index])
+    return float(rng.choice(list(training.penalties), p=list(training.penalties.values())))
+
+
 def _shortened(training: PreparedTraining, fraction: float, threads: int) -> PreparedTraining:
     """Return the training with a share of its epochs, and with the validation of networks that are trained so."""
     if fraction == 1:
@@ -140,10 +158,8 @@ def _shortened(training: PreparedTraining, fraction: float, threads: int) -> Pre
     epochs = max(1, round(fraction * training.epochs))
     validation = training.validation
     if validation is not None:
-        folds = validation_folds(training.problem, training.recorded["validation_fraction"])
-        found = cross_validate(
-            training.problem, training.l2, folds, max_epochs=epochs, patience=training.patience, threads=threads
-        )
+        bounds = {"max_epochs": epochs, "patience": training.patience, "threads": threads}
+        found = cross_validate(training.problem, training.l2, training.folds, **bounds)
         validation = replace(validation, epochs=epochs, loss=found.loss, mse=found.mse)
     return replace(training, epochs=epochs, validation=validation)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ _CROSS_VALIDATED_ROWS = 2_000
 _CROSS_VALIDATED_LABELS = 10_000
 # With fewer rows than this there is no validation by default.
 FEWEST_ROWS = 10
+# Samples of the validation rows, with replacement, by which networks of several take other penalties.
+_SAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -49,15 +52,16 @@ class Validation:
     mse: FloatArray | None
     rows: int
     folds: int
-    trials: tuple[tuple[float, float], ...] = ()
-    network_epochs: int = 0
+    network_epochs: int  # of the networks that were trained at this penalty
+    trials: tuple[tuple[float, float], ...] = ()  # penalties that the search tried, each with its loss
+    searched_epochs: int = 0  # of the networks of the search
+    is_of_search: bool = False  # whether the search trained at this penalty to the end
     row_losses: FloatArray | None = None  # (rows,), whose sum is the loss but for rounding
 
-    def ties_with(self, best: Validation) -> bool:
-        """Return whether the loss exceeds another's, of the same rows, by at most a standard error."""
-        assert self.row_losses is not None and best.row_losses is not None
-        differences = self.row_losses - best.row_losses
-        return bool(self.loss - best.loss <= differences.std() * math.sqrt(len(differences)))
+    def ends_within(self, max_epochs: int | None, patience: int) -> bool:
+        """Return whether a training with these bounds would have ended where this one did."""
+        trained = self.network_epochs // self.folds
+        return trained == max_epochs or trained - self.epochs >= patience
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the arrays as JSON-able values."""
@@ -66,42 +70,108 @@ class Validation:
         return values
 
 
-def choose_training(
+@dataclass(frozen=True)
+class PenaltySearch:
+    """What a search tried, and which of it is preferred by all validation rows and by samples of them."""
+
+    tried: tuple[Validation, ...]
+    shares: dict[float, float]  # of networks by penalty, first that of a single network
+
+    @property
+    def network_epochs(self) -> int:
+        """Number of epochs of all networks of the search."""
+        return sum(one.network_epochs for one in self.tried)
+
+
+def choose_penalty(
     problem: Problem,
     folds: Sequence[IndexArray],
     *,
-    l2: float | None,
     max_epochs: int | None,
     patience: int,
     show: bool,
     threads: int | None = None,
+) -> PenaltySearch:
+    """Try decreasing penalties on at most `threads` threads, with these bounds on epochs and patience or smaller ones.
+
+    The networks of several take each the penalty that a sample of the validation rows prefers, drawn with replacement
+    (of groups and copies as a whole): what a rerun might choose as well is then among them (docs/rerun.md).
+    """
+    is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
+    tried: list[Validation] = []
+    with progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False) as bar:
+
+        def loss_at(penalty: float) -> float:
+            found = cross_validate(
+                problem,
+                penalty,
+                folds,
+                max_epochs=_SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs),
+                patience=min(patience, _SEARCH_PATIENCE),
+                least_patience=_LEAST_PATIENCE,
+                threads=threads,
+                bar=bar,
+            )
+            tried.append(found)
+            return found.loss
+
+        # In multiples of the scale of a row's loss, penalties have the same effect on any data.
+        t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
+        scale = float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
+        search_penalties(loss_at, largest=_MAX_PENALTY * scale)
+    losses = np.array([one.row_losses for one in tried])
+    rows = np.sort(np.concatenate(folds))
+    groups = problem_copies(problem)
+    _, unit = np.unique(rows if groups is None else groups[rows], return_inverse=True)
+    count = int(unit.max()) + 1
+    rng = np.random.default_rng([problem.seed, 1])
+    preferred = [preferred_penalty(losses, np.ones(len(rows)), is_class=is_class)]
+    for _ in range(_SAMPLES):
+        times = np.bincount(rng.integers(count, size=count), minlength=count)[unit]
+        preferred.append(preferred_penalty(losses, times.astype(float), is_class=is_class))
+    sampled = Counter(preferred[1:])
+    order = [preferred[0], *sorted(sampled.keys() - {preferred[0]})]
+    return PenaltySearch(tuple(tried), {tried[index].l2: sampled[index] / _SAMPLES for index in order})
+
+
+def preferred_penalty(losses: FloatArray, times: FloatArray, *, is_class: bool) -> int:
+    """Return which of decreasing penalties is preferred, by losses (penalty, row) of rows that count so many times.
+
+    It is that of the lowest loss or, of classes, the first whose loss exceeds it by at most one standard error.
+    """
+    best = int(np.argmin(losses @ times))
+    if not is_class:
+        return best
+    excess = losses - losses[best]
+    n, total = times.sum(), excess @ times
+    error = np.sqrt(np.maximum(n * (excess**2 @ times) - total**2, 0.0) / n)
+    return int(np.argmax(total <= error))
+
+
+def validate_penalty(
+    problem: Problem,
+    l2: float,
+    folds: Sequence[IndexArray],
+    *,
+    search: PenaltySearch | None,
+    max_epochs: int | None,
+    patience: int,
+    show: bool = False,
+    threads: int | None = None,
 ) -> Validation:
-    """Choose the penalty, unless it is given, and then the number of epochs, on at most `threads` threads."""
-    trials: list[tuple[float, float]] = []
-    searched = 0
-    shown = progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False)
-    with shown as bar:
-        if l2 is None:
-            is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
-            limit = _SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs)
-            shorter: dict[str, Any] = {"max_epochs": limit, "patience": min(patience, _SEARCH_PATIENCE), "bar": bar}
-            shorter |= {"least_patience": _LEAST_PATIENCE, "threads": threads}
-
-            tried: list[Validation] = []
-
-            def loss_at(penalty: float) -> float:
-                tried.append(cross_validate(problem, penalty, folds, **shorter))
-                return tried[-1].loss
-
-            # In multiples of the scale of a row's loss, penalties have the same effect on any data.
-            t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
-            scale = float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
-            trials = search_penalties(loss_at, largest=_MAX_PENALTY * scale)
-            best = min(tried, key=lambda one: one.loss)
-            l2 = next(one.l2 for one in tried if one is best or (is_class and one.ties_with(best)))
-            searched = sum(one.network_epochs for one in tried)
-        found = cross_validate(problem, l2, folds, max_epochs=max_epochs, patience=patience, threads=threads, bar=bar)
-    return replace(found, trials=tuple(trials), network_epochs=searched + found.network_epochs)
+    """Choose the number of epochs at a penalty; take it from the search if that went as far."""
+    known = next((one for one in search.tried if one.l2 == l2), None) if search else None
+    if known is not None and known.ends_within(max_epochs, patience):
+        found = replace(known, is_of_search=True)
+    else:
+        with progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False) as bar:
+            found = cross_validate(
+                problem, l2, folds, max_epochs=max_epochs, patience=patience, threads=threads, bar=bar
+            )
+    if search is None:
+        return found
+    trials = tuple((one.l2, one.loss) for one in search.tried)
+    return replace(found, trials=trials, searched_epochs=search.network_epochs)
 
 
 def search_penalties(loss_at: Callable[[float], float], *, largest: float = _MAX_PENALTY) -> list[tuple[float, float]]:
@@ -179,9 +249,8 @@ def cross_validate(
     for net, part in zip(networks, shares, strict=True):
         rows = np.flatnonzero(part)
         of_rows[rows] = part[rows] * problem.losses(net, rows)
-    left_out, epochs = sum(len(rows) for rows in folds), trained * len(folds)
-    row_losses = of_rows[held.any(axis=0)]
-    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), network_epochs=epochs, row_losses=row_losses)
+    left_out, row_losses = sum(len(rows) for rows in folds), of_rows[held.any(axis=0)]
+    return Validation(l2, best_epoch + 1, best, mse, left_out, len(folds), trained * len(folds), row_losses=row_losses)
 
 
 def mean_squares(problem: Problem, net: Network, weights: FloatArray) -> FloatArray | None:

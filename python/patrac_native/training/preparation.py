@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from patrac_native.diagnostics.splits import check_groups
+from patrac_native.diagnostics.splits import IndexArray, check_groups
 from patrac_native.likelihoods import Gaussian, Likelihood
 from patrac_native.network.activations import check_activation
 from patrac_native.training.descent import Problem, check_optimizer
-from patrac_native.training.penalty_search import FEWEST_ROWS, Validation, choose_training, validation_folds
+from patrac_native.training.penalty_search import (
+    FEWEST_ROWS,
+    PenaltySearch,
+    Validation,
+    choose_penalty,
+    validate_penalty,
+    validation_folds,
+)
 from patrac_native.validation.checks import (
     check_count,
     check_inputs,
@@ -61,6 +69,7 @@ class PreparedTraining:
 
     problem: Problem
     l2: float
+    penalties: Mapping[float, float]  # shares of the networks of several by penalty; the first is l2
     epochs: int | None
     patience: int
     validation: Validation | None
@@ -68,6 +77,24 @@ class PreparedTraining:
     seconds: float
     notes: tuple[Note, ...]
     input_names: tuple[str, ...] | None = None
+    folds: tuple[IndexArray, ...] = ()  # validation rows, in turn
+    search: PenaltySearch | None = None
+
+    def at_penalty(self, l2: float, threads: int | None = None) -> PreparedTraining:
+        """Return the training with another penalty, and the number of epochs that is chosen at it."""
+        made = replace(self, l2=l2, recorded={**self.recorded, "l2": l2})
+        if self.validation is None:
+            return made
+        found = validate_penalty(
+            self.problem,
+            l2,
+            self.folds,
+            search=self.search,
+            max_epochs=self.recorded["max_epochs"],
+            patience=self.patience,
+            threads=threads,
+        )
+        return replace(made, epochs=found.epochs, validation=found)
 
 
 def prepare_training(
@@ -82,7 +109,7 @@ def prepare_training(
     activation: str = "tanh",
     optimizer: str | type[torch.optim.Optimizer] | None = None,
     learning_rate: float | None = None,
-    l2: float | None = None,
+    l2: float | Mapping[float, float] | None = None,
     patience: int | None = None,
     max_epochs: int | None = None,
     validation_fraction: float | None = None,
@@ -95,7 +122,7 @@ def prepare_training(
 ) -> PreparedTraining:
     """Check the arguments of `train`, and choose what they leave open on at most `threads` threads.
 
-    `show` tells whether to show a progress bar.
+    `l2` may be a penalty or shares of penalties, see `train_many`. `show` tells whether to show a progress bar.
     """
     started = time.perf_counter()
     sizes = check_layer_sizes(layer_sizes)
@@ -122,10 +149,11 @@ def prepare_training(
         raise ValueError(f"y is zero in all rows{target}: there is no noise to fit. Leave that target out.")
     if likelihood.is_sampled:
         likelihood = likelihood.at(1.0)
+    penalties = check_penalties(l2) if isinstance(l2, Mapping) else {}
     given = {
         "optimizer": optimizer,
         "learning_rate": learning_rate,
-        "l2": l2,
+        "l2": next(iter(penalties), None) if isinstance(l2, Mapping) else l2,
         "patience": patience,
         "max_epochs": max_epochs,
         "validation_fraction": validation_fraction,
@@ -162,22 +190,23 @@ def prepare_training(
         )
         notes = (note,)
     validation: Validation | None = None
-    epochs = settings["max_epochs"]
+    search: PenaltySearch | None = None
+    epochs, folds = settings["max_epochs"], []
+    bounds: dict[str, Any] = {"max_epochs": epochs, "patience": settings["patience"], "show": show, "threads": threads}
     if settings["validation_fraction"] > 0:
-        validation = choose_training(
-            problem,
-            validation_folds(problem, settings["validation_fraction"]),
-            l2=settings["l2"],
-            max_epochs=epochs,
-            patience=settings["patience"],
-            show=show,
-            threads=threads,
-        )
-        settings["l2"], epochs = validation.l2, validation.epochs
+        folds = validation_folds(problem, settings["validation_fraction"])
+        if settings["l2"] is None:
+            search = choose_penalty(problem, folds, **bounds)
+            penalties = search.shares
+            settings["l2"] = next(iter(penalties))
+        validation = validate_penalty(problem, settings["l2"], folds, search=search, **bounds)
+        epochs = validation.epochs
     elif settings["l2"] is None:
         settings["l2"] = _L2_WITHOUT_VALIDATION
+    penalties = penalties or {settings["l2"]: 1.0}
     recorded = {
         **settings,
+        "penalties": [list(one) for one in penalties.items()],
         "optimizer": optimizer if isinstance(optimizer, str) else f"{optimizer.__module__}.{optimizer.__qualname__}",
         "likelihood": likelihood.to_dict(),
         "batch_size": batch_size,
@@ -188,6 +217,7 @@ def prepare_training(
     return PreparedTraining(
         problem,
         settings["l2"],
+        penalties,
         epochs,
         settings["patience"],
         validation,
@@ -195,7 +225,17 @@ def prepare_training(
         seconds=time.perf_counter() - started,
         notes=notes,
         input_names=column_names(X),
+        folds=tuple(folds),
+        search=search,
     )
+
+
+def check_penalties(shares: Mapping[float, float]) -> dict[float, float]:
+    """Return shares of penalties; raise ValueError unless these are nonnegative and those add up to one."""
+    checked = {check_nonnegative(l2, "l2"): check_nonnegative(share, f"l2[{l2!r}]") for l2, share in shares.items()}
+    if not checked or not math.isclose(sum(checked.values()), 1.0, rel_tol=1e-6):
+        raise ValueError(f"l2: shares of penalties must add up to one; got {shares!r}.")
+    return checked
 
 
 def n_parameters(sizes: Sequence[int]) -> int:

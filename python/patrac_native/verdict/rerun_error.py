@@ -53,9 +53,9 @@ class Scatter:
 class RerunError:
     """Standard deviations, over complete reruns, of predictions at n inputs; `rerun_error` of draws returns it.
 
-    A rerun repeats everything that tells one replicate from another (`unit`): with a network for each, training and
-    chains. What was chosen once for all of them, such as architecture, noise, penalty and number of epochs, and the
-    rows themselves are not repeated. The numbers measure repeatability, not correctness: what all replicates have in
+    A rerun repeats everything that tells one replicate from another (`unit`): with a network for each, training, the
+    choice of a penalty from those that were tried, and chains. What was chosen once for all of them, such as
+    architecture and noise, and the rows themselves are not repeated. The numbers measure repeatability, not correctness: what all replicates have in
     common, such as a bias of the training, does not appear in them.
 
     Attributes
