@@ -42,6 +42,7 @@ def test_training_is_timed_beside_autograd(tmp_path: Path) -> None:
     assert len(found["cases"]) == 5 and all(case["ratios"]["torch"] > 0 for case in found["cases"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "needs", "options"),
     [

@@ -28,6 +28,7 @@ python = functools.partial(process, cwd=SCRIPT.parent)
 run = functools.partial(python, str(SCRIPT))
 
 
+@pytest.mark.slow
 def test_the_whole_script_runs_on_an_emulated_device(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run("--device", "emulated:1", "--quick", "--peers", "none", "--json", str(tmp_path / "gpu.json"))

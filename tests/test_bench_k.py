@@ -71,6 +71,7 @@ def test_network_of_unknown_noise_is_scored_with_the_residuals_of_validation_row
         score_network(problem, bare)
 
 
+@pytest.mark.slow
 def test_study_has_a_row_for_every_k(
     k_study: Any, tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

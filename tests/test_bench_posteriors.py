@@ -79,6 +79,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return process(str(FOLDER / "posteriors.py"), *options)
 
 
+@pytest.mark.slow
 def test_the_command_compares_sides_and_writes_them(tmp_path: Path) -> None:
     """Without NUTS and MCLMC, which run on the functions of MAMS and take long to compile."""
     pytest.importorskip("blackjax")
@@ -101,6 +102,7 @@ def test_the_command_compares_sides_and_writes_them(tmp_path: Path) -> None:
     assert "ESS/s, auto / auto, metric of the prior:" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_side_of_another_posterior_is_refused() -> None:
     """One of the native sides has targets that are larger by 1."""
     script = f"""

@@ -60,6 +60,7 @@ def test_scores_of_a_mixture() -> None:
     assert mixture_scores(means, sds, np.array([1.0]))["crps"] == pytest.approx(by_draws, abs=5 * 2 / np.sqrt(2e5))
 
 
+@pytest.mark.slow
 def test_the_rival_finds_the_sine_and_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import deep_ensemble
     import uci

@@ -34,6 +34,7 @@ def is_installed(name: str) -> bool:
     return module == name or importlib.metadata.version(module).startswith("0.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "number", "needs"),
     [

@@ -376,6 +376,7 @@ def test_a_column_that_numbers_the_rows_is_kept_on_request(tmp_path: Path, capsy
     assert predict(tmp_path / "kept", frame.drop(columns="row"), tmp_path, "--overwrite") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "column"), [("--group", "patient"), ("--time", "day"), ("--time", "year")])
 def test_splits_by_group_and_by_time(
     option: str, column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -715,6 +716,7 @@ def run_patrac(arguments: list[str], **options: object) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, timeout=300, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["-", "fifo"])
 def test_tables_come_through_pipes(name: str, fitted: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.csv"
@@ -740,6 +742,7 @@ def test_a_fit_of_standard_input_says_so(
     assert "<title>standard input: " in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_full_standard_output_loses_no_draws(fitted: Path, tmp_path: Path) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
@@ -749,6 +752,7 @@ def test_a_full_standard_output_loses_no_draws(fitted: Path, tmp_path: Path) -> 
     assert estimator(tmp_path / "run").draws_.n_draws > 0 and (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_keeps_its_draws_and_the_report_says_so(
     sent: signal.Signals, exit_code: int, fitted: Path, tmp_path: Path
@@ -781,6 +785,7 @@ def test_an_interrupted_run_keeps_its_draws_and_the_report_says_so(
 # Streams that are absent or take only ASCII, and text from strangers
 
 
+@pytest.mark.slow
 def test_without_standard_error_and_with_ascii_everything_is_done(fitted: Path, tmp_path: Path) -> None:
     """As services run it, and with names that the terminal cannot show."""
     frame = table(60).rename(columns={"weight": "Gewicht \u00e4\u20ac", "kind": "\u798f"})

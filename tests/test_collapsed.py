@@ -147,6 +147,7 @@ SEVERAL_TILES: dict[str, tuple[tuple[int, ...], str | dict[str, Any]]] = {
 
 
 # Not one row of one output: the tolerance is that of a solve of size one there, without the roundings of the layers.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "n"),
     [(name, n) for name, (sizes, _) in SEVERAL_TILES.items() for n in (1, 5, 530) if (sizes[-1], n) != (1, 1)],
@@ -160,6 +161,7 @@ def test_every_level_and_several_row_tiles(name: str, n: int, level: str) -> Non
     check_at_level(problems.posed(net, architecture, data, rng), level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 5, 530])
 @pytest.mark.parametrize("architecture", ["full", "out", "custom"])
 def test_every_level_with_a_variance_of_each_row(architecture: str, n: int, level: str) -> None:
@@ -192,6 +194,7 @@ def with_drawn(problem: Problem, a: FloatArray) -> FloatArray:
     return reference.joined(problem.partial, hidden(problem), a, problem.y.shape[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [15, 530])
 @pytest.mark.parametrize("activation", problems.ACTIVATIONS)
 @pytest.mark.parametrize(
@@ -300,6 +303,7 @@ def test_a_batch_is_its_rows() -> None:
 # The acceptance ratio on theta_h
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 1e-2, 1.0, 30.0, 1e3])
 @pytest.mark.parametrize("kernel", ["pcnl", "mgrad"])
 @pytest.mark.parametrize(
@@ -346,6 +350,7 @@ def whitened_output_weights(problem: Problem, theta: FloatArray) -> FloatArray:
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("architecture", "likelihood"), SOME)
 def test_output_weights_are_drawn_from_their_conditional_given_each_kept_state(

@@ -44,6 +44,7 @@ def rounding(problem: Problem) -> float:
     return max(1.0, (problem.post.dim - problem.post.sampled.facts.hidden_dim) / len(problem.y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_hidden", [1, 2, 3])
 @pytest.mark.parametrize("architecture", ["full", "sep"])
 def test_value_and_gradient_are_those_of_the_normal_density_of_y(architecture: str, n_hidden: int, level: str) -> None:

@@ -75,6 +75,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return np.load(folder / "found.npz")
 
 
+@pytest.mark.slow
 def test_sums_are_those_of_one_process(found: Any) -> None:
     """Sums over 30 rows in another order: some hundred roundings."""
     value, gradient = posterior().log_likelihood_and_grad(POINTS)

@@ -43,6 +43,7 @@ def emulated(request: pytest.FixtureRequest) -> str:
 ALL_KERNELS = KERNELS | {"collapsed": pn.MGrad(0.02, collapse=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "dtype"), problems.balanced([(name,) for name in ALL_KERNELS], DTYPES))
 def test_draws_are_those_of_any_run(kernel: str, dtype: str, device: str) -> None:
     """Theta and all statistics are equal bit by bit, over several launches."""
@@ -128,6 +129,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_goes_with_the_last_of_its_takers(emulated: str) -> None:
     """Runs of 24 MB each, handed out in every way and let go of.
@@ -202,6 +204,7 @@ def test_what_the_cuda_interface_says() -> None:
 # Lifetime
 
 
+@pytest.mark.slow
 def test_what_was_taken_outlives_draws_and_model(emulated: str) -> None:
     post = problems.problem(problems.rng_of("lifetime"), (3, 9, 6, 3), 30).post
     draws = kept_run(emulated, post, draws=300, thin=1)

@@ -35,6 +35,7 @@ EMULATED = problems.balanced(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "likelihood", "dtype", "block"),
     [*EMULATED, *((*model, "cuda") for *model, _ in EMULATED)],
@@ -98,11 +99,13 @@ def test_collapsed_chains(likelihood: str, architecture: str, block: str) -> Non
     assert expected.stats["acceptance_rate"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", problems.LIKELIHOODS)
 def test_evaluations_that_blocks_share(likelihood: str, block: str) -> None:
     check_against_reference(many_rows(likelihood, "mix", "float64"), block)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistence", [0.0, 0.9])
 def test_chains_that_share_blocks(persistence: float, block: str) -> None:
     post = many_rows("gaussian", "full", "float64").post
@@ -112,6 +115,7 @@ def test_chains_that_share_blocks(persistence: float, block: str) -> None:
     np.testing.assert_allclose(found.theta, expected.theta, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", ["bytes", "floats"])
 @pytest.mark.parametrize("device", ["emulated:8", "emulated:64", "cuda"], indirect=True)
 def test_a_wide_first_layer(inputs: str, device: str) -> None:

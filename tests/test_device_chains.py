@@ -78,6 +78,7 @@ def assert_same_chains(found: pn.Draws, expected: pn.Draws, error: float) -> Non
         np.testing.assert_allclose(found.stats[name], values, rtol=error, atol=error, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warmup", WARMUPS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_chains_are_the_cpus_step_by_step(kernel: str, warmup: str, device: str) -> None:
@@ -214,6 +215,7 @@ def test_draws_of_a_device_are_saved_and_predict_as_any_other(device: str, tmp_p
     np.testing.assert_allclose(kept, posterior().log_likelihood(theta), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [9, 300])
 @pytest.mark.parametrize("likelihood", ["gaussian", "gaussian_by_output"])
 @pytest.mark.parametrize("architecture", ["full", "mix", "sep", "custom"])

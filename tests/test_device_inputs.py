@@ -250,6 +250,7 @@ def test_a_copy_is_kept_unless_asked_not_to() -> None:
     assert not np.array_equal(expected.theta, zeroed.theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newest", [None, (0, 8), (1, 0)], ids=str)
 @pytest.mark.parametrize("copy", [True, False])
 def test_memory_is_held_as_long_as_it_is_read(copy: bool, newest: tuple[int, int] | None) -> None:

@@ -228,6 +228,7 @@ def wide_problem(architecture: str, sizes: tuple[int, ...], n: int, inputs: str)
     return problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", ["bytes", "floats"])
 @pytest.mark.parametrize(
     ("architecture", "sizes"),

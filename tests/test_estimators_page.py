@@ -11,6 +11,7 @@ import pytest
 from pages import script_of
 
 
+@pytest.mark.slow
 def test_the_script_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

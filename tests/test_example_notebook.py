@@ -65,6 +65,7 @@ def test_the_stored_notebook_is_executed_and_small() -> None:
     check_numbers(printed(notebook))
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell shows the kinds of output that are stored, none of them a warning."""
     import nbclient

@@ -105,6 +105,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, fails_at: int | None = None) -> list[
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FITS)
 def test_a_fit_that_failed_in_each_stage_is_completed_to_the_same_bits(
     kind: str, tmp_path: Path, unbroken: dict[str, Any]
@@ -125,6 +126,7 @@ def test_a_fit_that_failed_in_each_stage_is_completed_to_the_same_bits(
     assert_equal(found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FITS)
 def test_a_finished_fit_is_read_from_its_folder(kind: str, tmp_path: Path, unbroken: dict[str, Any]) -> None:
     assert_equal(fit(kind, store=tmp_path / "fit"), of(unbroken, kind))
@@ -150,6 +152,7 @@ def moments() -> Iterator[Any]:
     yield pytest.param("networks", "*runs-1.zarr", id="networks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "awaited"), list(moments()))
 def test_a_killed_fit_is_completed_to_the_same_bits(
     kind: str, awaited: str, tmp_path: Path, unbroken: dict[str, Any]
@@ -245,6 +248,7 @@ OPTIONS = [*"--target y --hidden-layer-sizes 6 --max-iter 60 --l2 0.5 --n-jobs 1
 OPTIONS += [*"--thin 5 --warmup 400 --draws 40 --chains 2 --networks 2".split()]
 
 
+@pytest.mark.slow
 def test_the_command_that_the_first_line_names_completes_a_killed_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

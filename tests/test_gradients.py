@@ -196,6 +196,7 @@ def test_gradient_of_wide_neighbours(level: str, dtype: str) -> None:
                 check(problems.problem(rng, sizes, n, architecture_name="full", dtype=dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("k", range(1, 7))
 def test_gradient_through_a_wide_last_hidden_layer(k: int, level: str, dtype: str) -> None:

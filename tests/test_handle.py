@@ -289,6 +289,7 @@ def process(tail: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_the_end_of_the_interpreter_ends_an_abandoned_run(tmp_path: Path) -> None:
     """Running, paused, stored: nothing on standard error, the exit code of the program, and a store to resume."""
     store = tmp_path / "run.zarr"
@@ -314,6 +315,7 @@ def test_the_end_of_the_interpreter_ends_an_abandoned_run(tmp_path: Path) -> Non
         np.testing.assert_array_equal(resumed.theta[:, :-1], first.theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["pn.sample({})", "pn.start({}).wait()"])
 def test_sigterm_leaves_a_store_to_resume(call: str, tmp_path: Path) -> None:
     """The signal of schedulers ends the process at once, as it ends any program of Python."""
@@ -357,6 +359,7 @@ def test_the_first_progress_of_a_resumed_run_knows_its_warmup(tmp_path: Path, mo
     assert draws == 20 and steps == 3 * (first.settings["warmup_steps"] + 50 * 3) < run._run.steps
 
 
+@pytest.mark.slow
 def test_a_kill_costs_no_more_draws_than_the_run_had_said(tmp_path: Path) -> None:
     """The last line that a killed process had written is held against its store."""
     pytest.importorskip("zarr")

@@ -65,6 +65,7 @@ def end_of(work: str, end: str, begin: float = 1.0) -> subprocess.CompletedProce
     return process("-c", script, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", WORK)
 def test_the_exit_code_is_the_main_threads(work: str) -> None:
     done = end_of(work, "sys.exit(7)")

@@ -86,6 +86,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_ctrl_c_ends_an_evaluation(name: str) -> None:
     setting, call = CALLS[name]

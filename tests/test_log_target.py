@@ -103,6 +103,7 @@ def test_scores_are_in_the_units_of_y() -> None:
     np.testing.assert_allclose(error.upper[:, 0], of_log.upper[:, 0] * est.target_scaling_.scale[0] * upper, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_choice_takes_the_logarithm_where_noise_is_a_factor_and_says_so() -> None:
     est = fitted("open", None)
     assert est.target_scaling_.log

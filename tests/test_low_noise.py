@@ -72,6 +72,7 @@ def test_no_proposal_is_lost_to_the_rounding_of_the_gram_matrix(activation: str,
     assert draws.stats["acceptance_rate"].mean() > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [1e-2, 1e-4, 1e-6])
 def test_chains_with_a_sampled_low_variance_stay_finite_and_agree_with_float64(variance: float) -> None:
     """Means of log sigma^2, of the log-likelihood and of f agree within 4.5 standard errors of batch means.

@@ -77,6 +77,7 @@ def run_script(library: Path, text: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_each_allocation_may_fail(library: Path) -> None:
     """The call raises MemoryError that says what it is for, or does without; the next one gives the same numbers."""
     printed = run_script(

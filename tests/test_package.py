@@ -177,6 +177,7 @@ def test_doctests() -> None:
     assert attempted > 10
 
 
+@pytest.mark.slow
 def test_mypy_strict_finds_nothing() -> None:
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")

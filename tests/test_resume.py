@@ -94,6 +94,7 @@ def short_stretches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_in_stretches_is_the_run_without_a_break(name: str, tmp_path: Path) -> None:
@@ -115,6 +116,7 @@ def test_a_run_of_one_stretch_goes_on_too(tmp_path: Path) -> None:
     assert pn.resume(store, 40, progress=False).n_draws == 40  # there is nothing to do
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_stretches")
 def test_xarray_reads_what_to_datatree_makes(tmp_path: Path) -> None:
     store = tmp_path / "run.zarr"
@@ -248,6 +250,7 @@ def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         sampled("pcnl", 10, store=tmp_path / "c.zarr")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_stretches")
 def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     store = tmp_path / "run.zarr"
@@ -351,6 +354,7 @@ def test_draws_are_read_while_the_run_goes_on(tmp_path: Path) -> None:
     assert len(set(seen)) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize(("name", "finished"), [("scales and variance", True), ("rows", True), ("tails", False)])
 def test_open_draws_give_the_numbers_of_draws_in_memory(
@@ -438,6 +442,7 @@ def test_one_reading_of_the_draws_serves_several_blocks_of_rows(
     assert [rows.stop - rows.start for rows, _ in opened.distribution(rows).blocks()] == [1] * 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_a_store_of_fewer_digits_has_the_rounded_states(dtype: str, tmp_path: Path) -> None:
@@ -532,6 +537,7 @@ def test_chunks_are_on_the_disk_before_the_checkpoint_that_counts_them(
     assert checked > 100
 
 
+@pytest.mark.slow
 def test_the_script_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -168,6 +168,7 @@ def test_frames_with_categories_and_missing_values(tmp_path: Path) -> None:
     assert array.posterior_.data.X.shape == (150, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_a_fit_has_the_draws_of_the_command(task: str, tmp_path: Path) -> None:
     """The automatic choice, categories and missing values included: the same networks and draws, to the bit."""

@@ -172,6 +172,7 @@ test_resume.sampled("pcnl", 10**9, warmup=100, store=sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_sigterm_loses_nothing_confirmed(tmp_path: Path) -> None:
     store = tmp_path / "run.zarr"
     run = subprocess.Popen([sys.executable, "-c", TERMINATED, str(Path(__file__).parent), str(store)])
@@ -291,6 +292,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(name=st.sampled_from(["scales and variance", "slice", "rows"]), change=changes())
 def test_a_forged_checkpoint_is_refused_or_works(

@@ -86,6 +86,7 @@ def _values(seed: int, step: int, purpose: int) -> Iterator[tuple[float, float]]
         yield float(u), float(noise_reference.normals(seed, 0, step, purpose, count, "float64")[2 * block])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("kernel", ["pcnl", "mgrad"])
 def test_a_step_is_that_of_normal_noise_given_the_precisions(kernel: str, architecture: str) -> None:

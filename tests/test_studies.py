@@ -187,6 +187,7 @@ def test_the_real_table_of_the_demo_is_one_on_which_the_posterior_wins() -> None
     assert abs(wine["inside"] - 48.6) < 2 * error < 48.6 - wine["inside_network"]
 
 
+@pytest.mark.slow
 def test_study_sine_writes_every_number_and_compares_with_the_paper(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +221,7 @@ def test_study_sine_writes_every_number_and_compares_with_the_paper(
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
+@pytest.mark.slow
 def test_penalty_of_the_sine_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--l2` reaches the training and summary.json, and a folder of another penalty is refused."""
     words = ["--replicates", "1", "--steps", "400", "--draws", "100", "--kernel", "auto", "--max-epochs", "50"]
@@ -328,6 +330,7 @@ def test_abalone_is_split_and_standardised_by_its_training_rows(tmp_path: Path) 
     assert np.corrcoef(code, coded.X[:, 0])[0, 1] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_study_abalone_runs_on_a_file_of_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = abalone_like(tmp_path / "abalone.data"), tmp_path / "study"
     words = ["--data", str(data), "--out", str(out), "--steps", "100", "--draws", "50", "--warmup-factor", "1e-4"]

@@ -61,6 +61,7 @@ def numbers(found: Study, replicates: int = 3) -> str:
     return json.dumps([{name: value for name, value in one.items() if name not in TIMES} for one in scores])
 
 
+@pytest.mark.slow
 def test_results_depend_neither_on_threads_nor_on_processes(tmp_path: Path) -> None:
     one, many = (study(tmp_path / str(threads), threads=threads) for threads in (1, 3))
     processes = study(tmp_path / "processes", "processes")
@@ -198,6 +199,7 @@ def dies(*_: Any) -> Piece:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_a_worker_process_that_dies_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicates, "_run_piece", dies)
     with pytest.raises(RuntimeError, match=r"a worker process died .* Run the same command again to go on\."):
@@ -219,6 +221,7 @@ def test_a_missing_dask_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_of_which_a_worker_is_killed(tmp_path: Path) -> None:
     """Two worker processes over TCP; one is killed when the first run is finished, and every result arrives."""
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")

@@ -335,6 +335,7 @@ def test_whitespace_files_of_the_uci_collection(data_dir: Path) -> None:
     assert abalone.shape == (4177, 9) and abalone["0"].value_counts().to_dict() == {"M": 1528, "I": 1342, "F": 1307}
 
 
+@pytest.mark.slow
 def test_ten_thousand_columns_of_a_file_take_seconds(tmp_path: Path) -> None:
     cells = np.random.default_rng(0).normal(size=(500, 10_000)).round(3).astype(str)
     header = ",".join(f"c{column}" for column in range(10_000))
@@ -365,6 +366,7 @@ FIELDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from([",", ";", "\t", "|"]))
 def test_rows_of_random_files_are_read_alone_as_together(

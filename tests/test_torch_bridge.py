@@ -198,6 +198,7 @@ def line() -> tuple[pn.Posterior, Any]:
     return post, post.exact()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("pyro") is None, reason="not installed: pyro-ppl")
 @pytest.mark.parametrize("factor", [1.0, 0.3], ids=["right", "broken"])
 def test_pyro_samples_the_posterior(factor: float) -> None:

@@ -102,6 +102,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_trains_after_its_parent_trained_with_two_threads() -> None:
     with subprocess.Popen([sys.executable, "-W", "ignore", "-c", FORK], start_new_session=True) as run:

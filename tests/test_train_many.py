@@ -38,6 +38,7 @@ def equal(one: pn.Network, other: pn.Network) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, {"rows": "bootstrap"}, {"rows": 0.7, "batch_size": 16}])
 def test_threads_and_number_of_networks_change_no_network(arguments: dict[str, Any]) -> None:
     usual = torch.get_num_threads()

@@ -167,6 +167,7 @@ def test_what_enough_draws_refuses() -> None:
             pn.sample(post, until=pn.EnoughDraws(**make))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiles", "sampled"])
 def test_a_stored_run_ends_where_one_without_a_store_does(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -177,6 +177,7 @@ def test_warmup_of_a_given_length_adapts_for_three_quarters_and_then_stands_stil
     assert (draws.stats["step_size"] == sizes[:, 1:]).all()
 
 
+@pytest.mark.slow
 def test_the_adaptive_phase_of_deep_narrow_networks_is_shorter() -> None:
     """At most 16,000 steps where a deep narrow network has the metric of the curvature, else 64,000."""
     rng = problems.rng_of("warm-up of deep networks")

@@ -110,6 +110,7 @@ def test_compiled_kernels_pass(name: str, kernel: str, dtype: str) -> None:
     assert p_value(name, steps, pn.Full() if dtype == "float32" else pn.Mix(2), dtype) > LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps"), [("student-t", mixture_twin((DF + 1) / 2)), ("censored", augmentation_twin(hides=True))]
 )
