@@ -15,7 +15,7 @@ from patrac_native.fit.choice import Trial, best_of, describe_choice
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of
 from patrac_native.fit.rows import Rows, TargetScaling
 from patrac_native.fit.settings import Settings
-from patrac_native.fit.training import nominal_seconds
+from patrac_native.fit.training import Choice, describe_training, nominal_seconds, seconds_of_more
 from patrac_native.verdict.calibration import calibrate
 
 NOISE = pn.Gaussian(0.1)
@@ -125,6 +125,47 @@ def test_the_time_of_a_training_follows_from_its_epochs() -> None:
     # Both networks at a time, after 100 epochs of the five networks of the validation.
     epochs = sum(len(net.history.loss) for net in validated if net.history is not None) / 2
     assert nominal_seconds(validated, 60, 60) == pytest.approx(cost * (100 + epochs) / 20)
+
+
+def test_the_time_of_a_search_is_counted_once_and_that_of_each_penalty_where_it_was_trained_again() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    # A search waits for 100 epochs after a lowest loss before the 100th: of some penalties until the last epoch.
+    options: dict[str, Any] = {"max_epochs": 142, "seed": 0}
+    with pn.Note.collect():
+        unit = pn.train_many([2, 4, 1], X, y, networks=1, l2=0.1, validation_fraction=0, **options | {"max_epochs": 1})
+        nets = pn.train_many([2, 4, 1], X, y, networks=8, patience=300, **options)
+        more = pn.train_many(
+            [2, 4, 1], X, y, networks=2, first=8, patience=300, l2=Choice.of(nets[0]).penalties, **options
+        )
+    second = nominal_seconds(unit, 60)  # of an epoch
+    found = {net.history.settings["l2"]: net.history.settings["validation"] for net in nets if net.history is not None}
+    again = [one["network_epochs"] for one in found.values() if not one["is_of_search"]]
+    assert len(found) > 1 and 0 < len(again) < len(found)  # of some the search went as far
+    searched = {one["searched_epochs"] for one in found.values()}
+    trained = [len(net.history.loss) for net in [*nets, *more] if net.history is not None]
+    assert len(searched) == 1
+    assert nominal_seconds(nets, 60) == pytest.approx(second * (searched.pop() + sum(again) + sum(trained[:8]) / 2))
+    # Networks that follow validate the penalties that they take, of all that are known.
+    taken = {net.history.settings["l2"]: net.history.settings["validation"] for net in more if net.history is not None}
+    own = sum(one["network_epochs"] for one in taken.values())
+    assert nominal_seconds(more, 60) == pytest.approx(second * (own + sum(trained[8:]) / 2))
+    known = sum(one["network_epochs"] for one in found.values())
+    assert own <= known
+    assert seconds_of_more(nets, 60, 2) == pytest.approx(second * (known + trained[0]))
+
+
+def test_a_line_tells_the_penalties_of_all_networks() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    with pn.Note.collect():
+        nets = pn.train_many(
+            [2, 4, 1], X, X[:, 0], networks=5, l2={0.5: 0.0, 0.1: 1.0}, validation_fraction=0, max_epochs=3
+        )
+    units = TargetScaling.identity()
+    assert describe_training(nets, units) == "l2 0.5, 3 epochs, of the first network; other networks: l2 0.1 (4)"
+    assert describe_training(nets[1:], units) == "l2 0.1, 3 epochs"
 
 
 def test_the_choice_and_the_final_run_share_the_budget() -> None:

@@ -13,7 +13,7 @@ import patrac_native as pn
 from patrac_native.fit import choice as posterior_choice
 from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import Candidate, final_share, pilot_cost, possible_candidates
-from patrac_native.fit.choice import Chosen, Trial, choose_posterior
+from patrac_native.fit.choice import Chosen, Trial, best_of, choose_posterior, describe_choice
 from patrac_native.fit.evaluation import Evaluation
 from patrac_native.fit.noise import NoiseTrial, is_coarse
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
@@ -419,27 +419,65 @@ def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if
     assert choose_posterior([pn.Gaussian("sampled")], arrays(200), asked, say=lambda _: None).reason == "as asked"
 
 
-@pytest.mark.parametrize(("rows", "tried"), [(120, ["Out(20)", "Out(10)", "Out(1)"]), (2001, ["Out(20)"])])
-def test_by_all_rows_one_standard_error_is_reason_to_try_a_smaller_posterior(
-    rows: int, tried: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "rows", "excess", "is_said"),
+    [
+        # The differences of NLPD have a standard error of 0.005.
+        ("numbers", 60, 0.0075, "by more than a standard error"),
+        ("numbers", 60, 0.0025, ""),
+        ("numbers", 200, 0.0125, "by more than two standard errors"),
+        ("numbers", 200, 0.0075, ""),
+        ("classes", 120, 0.0005, "worse than the networks:"),
+        ("classes", 2001, 0.0075, ""),
+        ("classes", 2001, 0.0125, "by more than two standard errors"),
+    ],
+)
+def test_by_how_much_a_posterior_is_worse_where_smaller_ones_are_tried(
+    kind: str, rows: int, excess: float, is_said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posterior_choice, "affordable_candidates", lambda possible, *_: ([possible[0]], "one"))
+    """Of more rows by two standard errors, of few rows, which are all scored, by one, and of classes by any."""
+    monkeypatch.setattr(posterior_choice, "affordable_candidates", lambda possible, *_: ([*possible[:1]] * 2, ""))
     found: list[str] = []
 
     def run(candidates: Sequence[Candidate], *_: Any, say: Any) -> list[Trial]:
+        smaller = bool(found)
         found.extend(one.architecture.label() for one in candidates)
-        # The networks alone have 0.5, the first posterior 0.5075, and the differences a standard error of 0.005.
-        nlpd = 0.5075 - 0.0075 * (len(candidates) > 1) + 0.1 * np.tile([-1.0, 1.0], 200)
-        scored = Evaluation({}, {"nlpd": nlpd}, calibrate("validation", nlpd, np.full(400, 0.5)))
+        # The networks alone have 0.5, as have the smaller posteriors.
+        nlpd = 0.5 + excess * (not smaller) + 0.1 * np.tile([-1.0, 1.0], 200)
+        inside = np.arange(400) < 360 if kind == "numbers" else None
+        scored = Evaluation({}, {"nlpd": nlpd}, calibrate("validation", nlpd, np.full(400, 0.5), inside))
         return [Trial(one, 1, scored, None) for one in candidates]  # type: ignore[arg-type]
 
     monkeypatch.setattr(posterior_choice, "run_pilots", run)
-    given = settings(hidden_layer_sizes=(20,), networks=2)
+    given = settings(hidden_layer_sizes=(20,), networks=2 if kind == "classes" else None)
+    data, likelihood = (
+        (arrays(rows), pn.Gaussian("sampled")) if kind == "numbers" else (classes(rows), pn.Categorical())
+    )
+    lines: list[str] = []
     with pn.Note.collect("worse than networks") as notes:
-        chosen = choose_posterior([pn.Categorical()], classes(rows), given, say=lambda _: None)
-    assert found == tried and not notes
-    assert chosen.candidate.architecture.label() == tried[-1]
+        chosen = choose_posterior([likelihood], data, given, say=lines.append)
+    said = [line for line in lines if "trying fewer" in line]
+    assert len(said) == bool(is_said) and all(is_said in line for line in said)
+    assert found[2:] == (["Out(10)", "Out(1)"] if is_said else []) and not notes
+    assert chosen.candidate.architecture.label() == ("Out(1)" if is_said else found[0])
+    assert ("is higher than that of its networks alone" in chosen.reason) == bool(is_said)
     assert chosen.minutes > 0  # the budget pays for all of them and for the final run
+
+
+def test_smaller_posteriors_that_do_not_help_are_no_reason_for_the_larger() -> None:
+    """Neither if all of them are overconfident."""
+    larger, smaller = (
+        Candidate(pn.Gaussian(1.0), one, "gaussian", networks=4, chains=2, draws=100) for one in (pn.Full(), pn.Out(1))
+    )
+    nlpd = 0.5 + 0.1 * np.tile([-1.0, 1.0], 200)
+    trials = [
+        Trial(
+            one, 1, Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, nlpd, np.arange(400) < inside)), None
+        )  # type: ignore[arg-type]
+        for one, rows, inside in ((larger, nlpd + 0.1, 360), (smaller, nlpd - 0.1, 200))
+    ]
+    trials[1] = dataclasses.replace(trials[1], is_smaller=True)
+    assert best_of(trials).candidate is larger and describe_choice(trials).startswith("the default")
 
 
 def test_pilot_runs_of_few_rows_leave_out_each_in_turn() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,43 @@ def test_the_first_network_is_that_of_train_and_others_have_penalties_of_the_sam
     assert len({net.history.settings["l2"] for net in nets if net.history is not None}) > 1
 
 
+def test_penalties_of_a_saved_network_give_the_networks_that_follow(tmp_path: Path) -> None:
+    whole = several(networks=4)
+    whole[0].save(tmp_path / "net.npz")
+    history = pn.Network.load(tmp_path / "net.npz").history
+    assert history is not None and len(history.settings["penalties"]) > 1
+    assert all(map(equal, whole[1:], several(first=1, l2=dict(history.settings["penalties"]))))
+
+
+@pytest.mark.parametrize("rows", ["all", "bootstrap"])
+def test_epochs_are_a_share_of_those_chosen_at_the_own_penalty(rows: str) -> None:
+    X, y = data()
+    nets = several(networks=6, epoch_fraction=0.5, rows=rows)
+    histories = [net.history for net in nets if net.history is not None]
+    assert len({one.settings["l2"] for one in histories}) > 1
+    for one in histories:
+        l2 = one.settings["l2"]
+        alone = pn.train(SIZES, X, y, seed=5, l2=l2, max_epochs=60, patience=60, progress=False).history
+        assert alone is not None and len(one.loss) == round(0.5 * len(alone.loss))
+
+
+def test_the_rows_of_a_network_do_not_tell_its_penalty() -> None:
+    """Both are drawn for the position, from streams of their own."""
+    shares = {0.1: 0.5, 1.0: 0.5}
+    given = np.ones(50)
+    found = np.array(
+        [
+            (
+                many._penalty(shares, 5, index),
+                many._multiplicity(given, "bootstrap", np.random.default_rng([5, index]))[0],
+            )
+            for index in range(1, 1000)
+        ]
+    )
+    # A correlation of independent values has a standard error of 0.03.
+    assert abs(np.corrcoef(found.T)[0, 1]) < 4 * 0.03
+
+
 def test_penalties_are_drawn_by_their_shares() -> None:
     with pn.Note.collect():  # after one epoch the fit is poor
         nets = several(networks=200, l2={0.5: 0.0, 0.1: 0.75, 2.0: 0.25}, validation_fraction=0, max_epochs=1)
@@ -93,6 +131,8 @@ def test_penalties_are_drawn_by_their_shares() -> None:
     assert first == 0.5 and set(others) == {0.1, 2.0}
     # The standard error of a share of 199 is 0.03.
     assert abs(others.count(2.0) / 199 - 0.25) < 4 * 0.03
+    # Shares may be rounded.
+    assert len(several(l2={0.1: 0.3333333, 1.0: 0.6666666}, max_epochs=2, validation_fraction=0)) == 3
 
 
 @pytest.mark.parametrize("rows", ["bootstrap", 0.6])
@@ -205,6 +245,7 @@ def test_ctrl_c_ends_all_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"l2": {-1.0: 1.0}}, ValueError, "l2 must be zero or positive"),
         ({"l2": {0.1: -0.5, 1.0: 1.5}}, ValueError, r"l2\[0.1\] must be zero or positive"),
         ({"l2": {0.1: 0.5}}, ValueError, r"l2: shares of penalties must add up to one; got \{0.1: 0.5\}"),
+        ({"l2": {0.1: 0.33, 1.0: 0.66}}, ValueError, "l2: shares of penalties must add up to one"),
         ({"l2": {}}, ValueError, "l2: shares of penalties must add up to one"),
     ],
 )

@@ -15,7 +15,7 @@ import patrac_native as pn
 from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.training import penalty_search
 from patrac_native.training.descent import Descent, Problem
-from patrac_native.training.penalty_search import search_penalties, validation_folds
+from patrac_native.training.penalty_search import validation_folds
 
 torch = pytest.importorskip("torch")
 
@@ -171,12 +171,6 @@ def test_the_remedy_of_a_poor_fit_agrees_with_the_choice(given: dict[str, Any], 
     with pytest.warns(UserWarning, match=message) as raised:
         pn.train([3, 4, 1], X, y, progress=False, **given)
     assert ("lower l2" in str(raised[0].message)) == ("l2" in given)
-
-
-def test_search_ends_after_two_worse_penalties() -> None:
-    tried = search_penalties(lambda penalty: abs(np.log(penalty / 0.5)), largest=10.0)
-    assert [round(penalty, 3) for penalty, _ in tried] == [10.0, 3.162, 1.0, 0.316, 0.1, 0.032]
-    assert len(search_penalties(lambda penalty: penalty)) == 12
 
 
 def test_classes_are_stratified_and_rare_ones_never_held_out() -> None:
@@ -412,10 +406,19 @@ def searched(monkeypatch: pytest.MonkeyPatch, losses: np.ndarray, **arguments: A
         return penalty_search.Validation(l2, 10, of_rows.sum(), None, len(of_rows), 2, 30, row_losses=of_rows)
 
     monkeypatch.setattr(penalty_search, "cross_validate", fake)
-    y = (X[:, 0] > 0).astype(np.int64)
-    of = problem(X, y, **arguments)
     rows = np.arange(len(X))
-    return penalty_search.choose_penalty(of, [rows[::2], rows[1::2]], max_epochs=100, patience=10, show=False)
+    of = problem(X, X[:, 0], **arguments)
+    return penalty_search.search_penalties(of, [rows[::2], rows[1::2]], max_epochs=100, patience=10)
+
+
+def test_a_search_goes_down_until_two_penalties_in_a_row_are_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(losses: list[float]) -> list[float]:
+        found = searched(monkeypatch, np.repeat(np.array(losses)[:, None] / 40, 40, axis=1)).tried
+        np.testing.assert_allclose([one.l2 for one in found], 31.6 * 10 ** (-0.5 * np.arange(len(found))))
+        return [one.loss for one in found]
+
+    np.testing.assert_allclose(tried([3, 2, 2.5, 1, 2, 1.5, 0.5]), [3, 2, 2.5, 1, 2, 1.5])
+    assert len(tried(list(range(30, 1, -1)))) == 12
 
 
 def test_shares_of_penalties_are_those_of_samples_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,23 +428,26 @@ def test_shares_of_penalties_are_those_of_samples_of_the_rows(monkeypatch: pytes
     differences += 0.7 / np.sqrt(n) - differences.mean()
     found = searched(monkeypatch, np.stack([np.ones(n), 1.0 + differences]))
     larger, smaller = (one.l2 for one in found.tried[:2])
+    shares = found.shares(3)
     expected = special.ndtr(-np.sqrt(n) * differences.mean() / differences.std())
-    assert next(iter(found.shares)) == larger and sum(found.shares.values()) == pytest.approx(1.0)
-    assert set(found.shares) == {larger, smaller}
+    assert next(iter(shares)) == larger == found.preferred() and sum(shares.values()) == pytest.approx(1.0)
+    assert set(shares) == {larger, smaller}
     # 200 samples have a standard error of 0.03.
-    assert abs(found.shares[smaller] - expected) < 4 * 0.03
+    assert abs(shares[smaller] - expected) < 4 * 0.03
     assert found.network_epochs == 30 * len(found.tried)
+    assert found.shares(3) == shares != found.shares(4)
 
 
-def test_samples_take_groups_and_copies_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_take_groups_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two groups one prefers the larger penalty, and a quarter of the samples lacks the other, which does not."""
     groups = np.repeat([0, 1], 100)
     losses = np.stack([np.where(groups == 0, 1.0, 1.3), np.ones(200) + 0.1 * (groups == 0)])
     by_row, by_group = (searched(monkeypatch, losses, **given) for given in ({}, {"groups": groups}))
     larger, smaller = (one.l2 for one in by_row.tried[:2])
-    assert by_row.shares == {smaller: 1.0}
-    assert list(by_group.shares) == [smaller, larger]
-    assert abs(by_group.shares[larger] - 0.25) < 4 * 0.03
+    assert by_row.shares(0) == {smaller: 1.0}
+    shares = by_group.shares(0)
+    assert list(shares) == [smaller, larger]
+    assert abs(shares[larger] - 0.25) < 4 * 0.03
 
 
 @pytest.mark.parametrize("is_class", [False, True])
@@ -449,8 +455,10 @@ def test_the_preferred_penalty_of_a_sample_is_that_of_its_rows(is_class: bool) -
     rng, chosen = np.random.default_rng(1), set()
     for _ in range(40):
         losses = rng.exponential(size=(4, 30)) + np.array([[0.2], [0.1], [0.0], [0.3]])
+        tried = tuple(penalty_search.Validation(float(k), 1, 0.0, None, 30, 1, 1) for k in range(4))
         drawn = rng.integers(30, size=30)
-        found = penalty_search.preferred_penalty(losses, np.bincount(drawn, minlength=30) * 1.0, is_class=is_class)
+        search = penalty_search.PenaltySearch(tried, losses, is_class)
+        found = search.preferred(np.bincount(drawn, minlength=30) * 1.0)
         sample = losses[:, drawn]
         best = int(np.argmin(sample.sum(axis=1)))
         differences = sample - sample[best]
@@ -465,8 +473,8 @@ def test_a_search_that_went_as_far_is_not_repeated() -> None:
     bounds: dict[str, Any] = {"max_epochs": 300, "patience": 40}
     of = problem(X, y)
     folds = validation_folds(of, 0.2)
-    search = penalty_search.choose_penalty(of, folds, show=False, **bounds)
-    l2 = next(iter(search.shares))
+    search = penalty_search.search_penalties(of, folds, **bounds)
+    l2 = search.preferred()
     found = penalty_search.validate_penalty(of, l2, folds, search=search, **bounds)
     again = penalty_search.validate_penalty(of, l2, folds, search=None, **bounds)
     assert found.is_of_search and not again.is_of_search

@@ -9,7 +9,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -63,6 +63,7 @@ class Trial:
     steps: int
     evaluation: Evaluation
     draws: pn.Draws | pn.DrawsMixture
+    is_smaller: bool = False  # whether it was tried because another is worse than its networks
 
     @property
     def nlpd(self) -> float:
@@ -176,7 +177,8 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     """Return the trial with the lowest NLPD among the default and those that are better by more than a standard error.
 
     The default is the first trial that is not overconfident and no worse than its networks. If there is none, it is the
-    first that is not overconfident, then the first that is no worse. One that is overconfident is taken only where the
+    first that is not overconfident, then the first that is no worse. Where smaller posteriors were tried because
+    another is worse than its networks, the smallest comes first. One that is overconfident is taken only where the
     default is: a posterior that follows single rows follows them more closely in longer chains, whose intervals cover
     even less, and targets with few values reward noise that vanishes around them.
     """
@@ -188,11 +190,13 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 
 def _default_of(trials: Sequence[Trial]) -> Trial:
     """Return the trial that is taken unless another is better, see `best_of`."""
-    return min(trials, key=lambda trial: (trial.is_overconfident, trial.is_worse_than_networks))
+    smaller = [trial for trial in reversed(trials) if trial.is_smaller]
+    order = [*smaller, *(trial for trial in trials if not trial.is_smaller)]
+    return min(order, key=lambda trial: (trial.is_overconfident, trial.is_worse_than_networks))
 
 
-def describe_choice(trials: Sequence[Trial], replaced: Trial | None = None) -> str:
-    """Return in words why a posterior was chosen; what is worse than its networks may have been `replaced`."""
+def describe_choice(trials: Sequence[Trial]) -> str:
+    """Return in words why a posterior was chosen."""
     if not trials:
         return "the default, because too few rows can be left out to choose by them"
     best, default, rows = best_of(trials), _default_of(trials), trials[0].evaluation.calibration.rows
@@ -213,8 +217,9 @@ def describe_choice(trials: Sequence[Trial], replaced: Trial | None = None) -> s
             f"NLPD of {rows} validation rows lower by {gain:.3f} (standard error {error:.3f}) than of "
             f"{default.candidate}"
         )
-    if default is not trials[0] or replaced is not None:
-        worse = replaced or trials[0]
+    if default is not trials[0]:
+        others = [trial for trial in trials if not trial.is_smaller]
+        worse = best_of(others) if default.is_smaller else trials[0]
         first, scores = worse.candidate, worse.evaluation.calibration
         if worse.is_overconfident:
             return f"90% intervals of {first} cover only {scores.coverage:.0%} of {rows} validation rows"
@@ -303,7 +308,6 @@ class _Choice:
     default: Candidate | None = None  # where nothing was tried
     reason: str = ""
     trials: list[Trial] = field(default_factory=list)
-    replaced: Trial | None = None  # what is worse than its networks, so that fewer parameters were tried
     nets: list[tuple[Likelihood, list[pn.Network]]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "choice": 0.0})
 
@@ -369,30 +373,42 @@ class _Choice:
             final = minutes * final_share(candidates, self._runs)
             self._run(candidates, nets, final, of=len(candidates))
             minutes -= self._cost(candidates[: len(self.trials) - before], nets[0], final)
-            # By all rows one standard error is reason enough to try what stays closer to the networks, since of few
-            # rows it is large. Of classes any difference is: by one standard error, seeds of digits chose Out(50) or
-            # Out(1) (docs/rerun.md).
-            errors, words = (
-                (2.0, " by more than two standard errors") if self._runs == 1 else (1.0, " by more than one")
-            )
-            if self._runs > 1 and self.by_class:
-                errors, words = 0.0, ""
-            if is_open and self.trials and best_of(self.trials).evaluation.calibration.is_worse_than_network_by(errors):
-                self.say(f"  worse than the networks{words}: trying fewer Bayesian parameters")
-                self.replaced = best_of(self.trials)
-                kept = self.replaced.candidate
-                of_kept = self._nets_of(kept)
-                fewer = fewer_parameters(kept, self.settings, len(of_kept))
-                if self._runs > 1:  # five times each: within what is left
-                    final = minutes * final_share(fewer, self._runs)
-                others = len(self.trials)
-                self._run(fewer, of_kept, final, of=len(fewer))
-                minutes -= self._cost(fewer, nets[0], final)
-                # The last, which stays closest to the networks, unless another is better by more than a standard error.
-                self.trials = [*self.trials[: others - 1 : -1], *self.trials[:others]]
+            if (
+                is_open
+                and self.trials
+                and best_of(self.trials).evaluation.calibration.is_worse_than_network_by(self._slack)
+            ):
+                minutes = self._try_smaller(minutes, final)
             if self.trials or len(candidates) > 1:
-                self.reason = describe_choice(self.trials, self.replaced)
+                self.reason = describe_choice(self.trials)
         self.default, self.left = candidates[0], minutes
+
+    @property
+    def _slack(self) -> float:
+        """By how many standard errors a posterior is worse than its networks if smaller ones are to be tried.
+
+        By all rows one is enough, since the standard error of few rows is large. Of classes any difference is: by one
+        standard error, seeds of digits chose Out(50) or Out(1) (docs/rerun.md).
+        """
+        if self._runs == 1:
+            return 2.0
+        return 0.0 if self.by_class else 1.0
+
+    def _try_smaller(self, minutes: float, final: float) -> float:
+        """Run pilot runs of posteriors with fewer parameters than the best trial; return what they leave of `minutes`.
+
+        The final run would have `final` minutes.
+        """
+        words = {2.0: " by more than two standard errors", 1.0: " by more than a standard error", 0.0: ""}
+        self.say(f"  worse than the networks{words[self._slack]}: trying fewer Bayesian parameters")
+        larger = best_of(self.trials).candidate
+        nets = self._nets_of(larger)
+        smaller, before = fewer_parameters(larger, self.settings, len(nets)), len(self.trials)
+        if self._runs > 1:  # five times each: within what is left
+            final = minutes * final_share(smaller, self._runs)
+        self._run(smaller, nets, final, of=len(smaller))
+        self.trials[before:] = [replace(trial, is_smaller=True) for trial in self.trials[before:]]
+        return minutes - self._cost(smaller, nets[0], final)
 
     def _cost(self, candidates: Sequence[Candidate], net: pn.Network, final: float) -> float:
         """Return the minutes of pilot runs of candidates whose final runs would have so many."""
@@ -402,7 +418,7 @@ class _Choice:
         """Let trials of a likelihood come first: another's must be better by more than a standard error."""
         self.trials.sort(key=lambda trial: trial.candidate.likelihood is not likelihood)
         if self.trials:
-            self.reason = describe_choice(self.trials, self.replaced)
+            self.reason = describe_choice(self.trials)
 
     def chosen(self) -> Chosen:
         """Return the result."""

@@ -52,7 +52,6 @@ class FitResult:
     posteriors: Sequence[pn.Posterior]  # that of each network
     draws: pn.Draws | pn.DrawsMixture
     trials: Sequence[Trial]  # the pilot runs by which it was chosen
-    reason: str  # why it was
     evaluation: Evaluation  # of held-out rows, of the pilot's validation rows, or leave-one-out
     summary: Any  # of the draws at the inputs `grid`, with the verdict
     grid: FloatArray
@@ -151,9 +150,7 @@ def fit_rows(
     judged_summary = judged_summary.with_rerun_error(of_fits(judged_summary.rerun_error))
     summary = with_advice(judged_summary, settings, candidate, tried, warmup_steps)
     seconds["evaluation"] = time.perf_counter() - clock
-    return FitResult(
-        settings, data, posts, draws, chosen.trials, chosen.reason, evaluation, summary, grid, seconds, reached
-    )
+    return FitResult(settings, data, posts, draws, chosen.trials, evaluation, summary, grid, seconds, reached)
 
 
 def _sample(

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from patrac_native import plots
 from patrac_native.files import contents_hash
 from patrac_native.fit.base import PatracEstimator
-from patrac_native.fit.choice import best_of
+from patrac_native.fit.choice import best_of, describe_choice
 from patrac_native.fit.effects import permutation_effects, summary_words
 from patrac_native.fit.evaluation import COVERAGES, VALIDATION, Evaluation, members_of, of_fits, typical
 from patrac_native.fit.fitting import describe_noise, squared_scales
@@ -292,7 +292,7 @@ def _add_trials(report: Report, estimator: PatracEstimator) -> None:
         + ([] if is_class else ["coverage of 90% intervals"]),
         rows,
         f"Runs on the other training rows, scored on {trials[0].evaluation.calibration.rows} validation rows. "
-        f"Chosen: {best_of(trials).candidate}; {estimator.result_.reason}.",
+        f"Chosen: {best_of(trials).candidate}; {describe_choice(trials)}.",
     )
 
 

@@ -36,7 +36,7 @@ class Choice:
     """What the training of a network chose: its penalty, number of epochs, and (l2, validation loss) of each trial."""
 
     l2: float
-    penalties: dict[float, float]  # of several networks, with their shares
+    penalties: dict[float, float]  # the shares of several networks
     epochs: int
     trials: list[tuple[float, float]]
     validation: str  # the validation rows in words; empty if there were none
@@ -46,7 +46,7 @@ class Choice:
         """Read the choice from a trained network's history."""
         assert net.history is not None
         settings: Mapping[str, Any] = net.history.settings
-        found, penalties = settings["validation"], dict(settings["penalties"])
+        found, penalties = settings["validation"], dict(settings.get("penalties", {settings["l2"]: 1.0}))
         if found is None:
             return cls(settings["l2"], penalties, len(net.history.loss), [], "")
         networks = "a network" if found["folds"] == 1 else f"{found['folds']} networks"
@@ -59,10 +59,10 @@ def describe_training(nets: Sequence[pn.Network], units: TargetScaling) -> str:
     """Return a line on the penalty, the number of epochs and the residuals on the rows by which they were chosen."""
     net, choice = nets[0], Choice.of(nets[0])
     text = f"l2 {choice.l2:.3g}, {choice.epochs:,} epochs"
-    others = Counter(other.l2 for other in map(Choice.of, nets) if other.l2 != choice.l2)
-    if others:
-        listed = " and ".join(f"{l2:.3g} for {count}" for l2, count in sorted(others.items()))
-        text += f" (l2 {listed} of the other networks, whose samples of the validation rows prefer them)"
+    others = Counter(other.l2 for other in map(Choice.of, nets[1:]))
+    if set(others) - {choice.l2}:
+        listed = ", ".join(f"{l2:.3g} ({count})" for l2, count in sorted(others.items()))
+        text += f", of the first network; other networks: l2 {listed}"
     target = "log y" if units.log else "the target"
     if not choice.validation:
         return text
@@ -134,37 +134,45 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
 
     The rows of a batch are by default those of `train_networks`.
     """
-    batch_rows = batch_rows or _arguments(rows, None).get("batch_size", rows)
-    epochs = 0.0
-    for net in nets:
-        assert net.history is not None
-        epochs += len(net.history.loss) / min(CORES, len(nets))
-    assert nets[0].history is not None
-    epochs += _validation_epochs(nets)
-    parameters = sum((wide + 1) * width for wide, width in pairwise(nets[0].layer_sizes))
-    fixed = _UPDATE_SECONDS if rows <= batch_rows else math.ceil(rows / batch_rows) * _BATCH_SECONDS
-    return epochs * (fixed + parameters * rows * _PARAMETER_ROW_SECONDS)
-
-
-def _validation_epochs(nets: Sequence[pn.Network], *, searched: bool = True) -> float:
-    """Return the number of epochs of the networks by which penalties and numbers of epochs were chosen.
-
-    Without `searched` the search for the penalties was made before, and each is validated anew.
-    """
-    found = [net.history.settings["validation"] for net in nets if net.history is not None]
-    by_penalty = {one["l2"]: one for one in found if one is not None}
-    own = sum(one["network_epochs"] for one in by_penalty.values() if not (searched and one["is_of_search"]))
-    return float(own + (found[0]["searched_epochs"] if searched and by_penalty else 0))
+    epochs = sum(_epochs(net) for net in nets) / min(CORES, len(nets)) + _validation_epochs(nets)
+    return epochs * _seconds_of_epoch(nets[0], rows, batch_rows)
 
 
 def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
     """Return the nominal time that `count` more networks would take, and the validation by their known penalties."""
     if not count:
         return 0.0
-    assert nets[0].history is not None
-    trained = count * len(nets[0].history.loss) / min(CORES, count)
-    searched = trained + _validation_epochs(nets[:1])
-    return nominal_seconds([nets[0]] * count, rows) * (trained + _validation_epochs(nets, searched=False)) / searched
+    epochs = count * _epochs(nets[0]) / min(CORES, count) + _validation_epochs(nets, searched=False)
+    return epochs * _seconds_of_epoch(nets[0], rows)
+
+
+def _epochs(net: pn.Network) -> int:
+    """Return for how many epochs a network was trained."""
+    assert net.history is not None
+    return len(net.history.loss)
+
+
+def _validation_epochs(nets: Sequence[pn.Network], *, searched: bool = True) -> int:
+    """Return the number of epochs of the networks by which penalties and numbers of epochs were chosen.
+
+    Without `searched` that of networks which validate each of these penalties anew.
+    """
+    found = [net.history.settings["validation"] for net in nets if net.history is not None]
+    by_penalty = {one["l2"]: one for one in found if one is not None}
+    if not by_penalty:
+        return 0
+    if not searched:
+        return sum(one["network_epochs"] for one in by_penalty.values())
+    own = sum(one["network_epochs"] for one in by_penalty.values() if not one["is_of_search"])
+    return int(found[0]["searched_epochs"] + own)
+
+
+def _seconds_of_epoch(net: pn.Network, rows: int, batch_rows: int | None = None) -> float:
+    """Return the nominal time of an epoch of a network."""
+    batch_rows = batch_rows or _arguments(rows, None).get("batch_size", rows)
+    parameters = sum((wide + 1) * width for wide, width in pairwise(net.layer_sizes))
+    fixed = _UPDATE_SECONDS if rows <= batch_rows else math.ceil(rows / batch_rows) * _BATCH_SECONDS
+    return fixed + parameters * rows * _PARAMETER_ROW_SECONDS
 
 
 def pilot_runs(rows: int, *, by_class: bool = False) -> int:

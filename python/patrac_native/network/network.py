@@ -51,7 +51,8 @@ class TrainingHistory:
     stopped : {"patience", "max_epochs", "validation", "interrupted", "non-finite"}
         Why training ended; "validation": after the number of epochs that was chosen on validation rows.
     settings : dict
-        The arguments of `train` as plain values, with defaults and preset filled in.
+        The arguments of `train` as plain values, with defaults and preset filled in, and as "validation" what
+        validation rows chose; after `train_many` its own arguments too, "penalties" as pairs of penalty and share.
     seconds : float
         Wall-clock time of the optimisation.
     validation_mse : ndarray of float64, shape (m,), or None

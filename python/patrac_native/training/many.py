@@ -16,7 +16,7 @@ from patrac_native.engine.machine import thread_count
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.training.penalty_search import cross_validate, problem_copies
-from patrac_native.training.preparation import PreparedTraining, n_parameters, prepare_training
+from patrac_native.training.preparation import Training, n_parameters, prepare_training
 from patrac_native.training.training import fit_network
 from patrac_native.validation.checks import FloatArray, check_count, check_layer_sizes, check_positive
 from patrac_native.validation.memory import check_memory
@@ -41,10 +41,10 @@ def train_many(
     """Train several networks, whose posteriors `sample_many` then samples and `DrawsMixture` combines.
 
     Penalties are tried once, on all rows, as `train` with the first seed tries them. The first network takes the one
-    that `train` takes, each other the one that a sample of the validation rows prefers, drawn with replacement. So the
-    networks differ in what was chosen too (Wenzel, Snoek, Tran & Jenatton 2020 draw penalties for better predictions).
-    The number of epochs is the one chosen at the penalty. Every network is a function of the seed, its position and the
-    arguments; it does not depend on the number of networks or of threads.
+    that `train` takes; each other draws one, in proportion to how often bootstrap samples of the validation rows prefer
+    it, so that the networks differ in what was chosen too. The number of epochs is the one chosen at the penalty. Every
+    network is a function of the seed, its position and the arguments; it does not depend on the number of networks or
+    of threads.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def train_many(
         eight of another; if it gets their penalties as `l2`, they are those of a call with more networks.
     l2 : float or mapping of float to float, optional
         A penalty for all networks, or penalties with their shares of the networks, which add up to one: the first
-        network takes the first penalty, each other draws one. `dict(net.history.settings["penalties"])` is what a
-        search found. By default a search chooses them.
+        network takes the first penalty, each other draws one. By default a search finds them, which
+        `dict(net.history.settings["penalties"])` then has.
     rows : "all", "bootstrap" or float
         The rows of each network. "all", the default: the same for all networks, which then differ in their seeds.
         "bootstrap": as many rows as there are, drawn with replacement. A number between 0 and 1: this share of the
@@ -113,18 +113,26 @@ def train_many(
         "Train fewer.",
     )
     show = shows_progress(progress)
+    arguments |= {"penalties": l2} if isinstance(l2, Mapping) else {"l2": l2}
     try:
-        training = prepare_training(layer_sizes, X, y, l2=l2, seed=seed, show=show, threads=most, **arguments)
+        prepared = prepare_training(layer_sizes, X, y, seed=seed, show=show, threads=most, **arguments)
     except TypeError as error:
         raise TypeError(str(error).replace("prepare_training()", "train_many()")) from None
-    for note in training.notes:
+    for note in prepared.notes:
         note.give(stacklevel=2)
-    copies = problem_copies(training.problem) if rows != "all" else None
-    drawn = {index: _penalty(training, index) for index in range(position, position + count)}
-    at = {training.l2: training}
-    at |= {one: training.at_penalty(one, most) for one in set(drawn.values()) - {training.l2}}
-    at = {one: _shortened(made, fraction, most) for one, made in at.items()}
-    members = [_member(at[one], index, rows, copies, fraction) for index, one in drawn.items()]
+    shares, positions = prepared.shares(), range(position, position + count)
+    drawn = [_penalty(shares, prepared.problem.seed, index) for index in positions]
+    at = {
+        one: _shortened(prepared.at_penalty(one, show=show, threads=most), prepared.folds, fraction, most)
+        for one in dict.fromkeys(drawn)
+    }
+    seconds = prepared.seconds + sum(made.seconds for made in at.values())
+    copies = problem_copies(prepared.problem) if rows != "all" else None
+    recorded = {"rows": rows, "epoch_fraction": fraction, "penalties": [list(one) for one in shares.items()]}
+    members = [
+        _member(at[penalty], index, rows, copies, recorded) for index, penalty in zip(positions, drawn, strict=True)
+    ]
+    members[0] = replace(members[0], seconds=seconds)
     results = _fit_all(members, most, show)
     for index, (_, notes) in enumerate(results, position + 1):
         for note in notes:
@@ -141,15 +149,16 @@ def _check_rows(rows: str | float) -> None:
         raise ValueError(f'rows must be a share between 0 and 1, or "all"; got {rows:g}.')
 
 
-def _penalty(training: PreparedTraining, index: int) -> float:
+def _penalty(shares: Mapping[float, float], seed: int, index: int) -> float:
     """Return the penalty of the network at a position."""
     if index == 0:
-        return training.l2
-    rng = np.random.default_rng([training.problem.seed, index])
-    return float(rng.choice(list(training.penalties), p=list(training.penalties.values())))
+        return next(iter(shares))
+    # A stream of its own: that of the seed and the position draws the rows.
+    rng = np.random.default_rng([seed, index, 1])
+    return float(rng.choice(list(shares), p=list(shares.values())))
 
 
-def _shortened(training: PreparedTraining, fraction: float, threads: int) -> PreparedTraining:
+def _shortened(training: Training, folds: Sequence[IndexArray], fraction: float, threads: int) -> Training:
     """Return the training with a share of its epochs, and with the validation of networks that are trained so."""
     if fraction == 1:
         return training
@@ -159,18 +168,18 @@ def _shortened(training: PreparedTraining, fraction: float, threads: int) -> Pre
     validation = training.validation
     if validation is not None:
         bounds = {"max_epochs": epochs, "patience": training.patience, "threads": threads}
-        found = cross_validate(training.problem, training.l2, training.folds, **bounds)
+        found = cross_validate(training.problem, training.l2, folds, **bounds)
         validation = replace(validation, epochs=epochs, loss=found.loss, mse=found.mse)
     return replace(training, epochs=epochs, validation=validation)
 
 
 def _member(
-    training: PreparedTraining, index: int, rows: str | float, copies: IndexArray | None, fraction: float
-) -> PreparedTraining:
+    training: Training, index: int, rows: str | float, copies: IndexArray | None, recorded: Mapping[str, Any]
+) -> Training:
     """Return the training of one network; `copies` as `copy_groups` returns them, unless `rows` is "all"."""
     problem = training.problem
     seed = (problem.seed + index) % 2**64
-    recorded = {**training.recorded, "seed": seed, "rows": rows, "epoch_fraction": fraction}
+    recorded = {**training.recorded, **recorded, "seed": seed}
     problem = replace(problem, seed=seed)
     if rows != "all":
         given = problem.row_weights
@@ -180,7 +189,7 @@ def _member(
             drawn = np.isin(copies, copies[drawn])
         left_out = np.where(drawn, 0.0, given)
         problem = replace(problem, row_weights=given * times, left_out=left_out)
-    return replace(training, problem=problem, seconds=training.seconds if index == 0 else 0.0, recorded=recorded)
+    return replace(training, problem=problem, recorded=recorded, seconds=0.0)
 
 
 def _multiplicity(weights: FloatArray, rows: str | float, rng: np.random.Generator) -> FloatArray:
@@ -194,11 +203,11 @@ def _multiplicity(weights: FloatArray, rows: str | float, rng: np.random.Generat
     return count
 
 
-def _fit_all(trainings: Sequence[PreparedTraining], workers: int, show: bool) -> list[tuple[Network, list[Note]]]:
+def _fit_all(trainings: Sequence[Training], workers: int, show: bool) -> list[tuple[Network, list[Note]]]:
     """Train the networks, `workers` of them at a time; return each with its notes."""
     stop = threading.Event()
 
-    def fit(training: PreparedTraining) -> tuple[Network, list[Note]]:
+    def fit(training: Training) -> tuple[Network, list[Note]]:
         return fit_network(training, threads=1, is_interrupted=stop.is_set)
 
     bar = progress_bar(total=len(trainings), desc="training", unit=" networks", disable=not show, leave=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,8 @@ _SEARCH_STEPS = 12
 # (docs/tried.md): a posterior of the output weights undoes an early end of the training, and then follows features that
 # only a larger penalty keeps from following the training rows.
 # Bounds on the epochs and on the patience of each training of the search, whose patience is the number of epochs that
-# led to the lowest loss, between these two. The number of epochs of the network itself is chosen afterwards, at the
-# best penalty and without these bounds.
+# led to the lowest loss, between these two. The number of epochs of the network itself is chosen without these bounds,
+# by another training where they ended that of the search.
 _SEARCH_EPOCHS, _SEARCH_PATIENCE, _LEAST_PATIENCE = 1_000, 300, 100
 # With fewer rows than this each part of them is used for validation in turn, with more only one part. By one part of
 # few rows, runs with other seeds choose penalties that differ by factors of ten (docs/rerun.md).
@@ -38,7 +38,7 @@ _CROSS_VALIDATED_ROWS = 2_000
 _CROSS_VALIDATED_LABELS = 10_000
 # With fewer rows than this there is no validation by default.
 FEWEST_ROWS = 10
-# Samples of the validation rows, with replacement, by which networks of several take other penalties.
+# Bootstrap samples of the validation rows, by which several networks differ in their penalties.
 _SAMPLES = 200
 
 
@@ -72,39 +72,64 @@ class Validation:
 
 @dataclass(frozen=True)
 class PenaltySearch:
-    """What a search tried, and which of it is preferred by all validation rows and by samples of them."""
+    """Penalties that were tried, in decreasing order, and their losses of rows or groups (penalty, unit)."""
 
     tried: tuple[Validation, ...]
-    shares: dict[float, float]  # of networks by penalty, first that of a single network
+    losses: FloatArray
+    is_class: bool
 
     @property
     def network_epochs(self) -> int:
         """Number of epochs of all networks of the search."""
         return sum(one.network_epochs for one in self.tried)
 
+    def preferred(self, times: FloatArray | None = None) -> float:
+        """Return the penalty that is taken where each unit counts so many times (unit,), by default once.
 
-def choose_penalty(
+        It is that of the lowest loss or, of classes, the largest whose loss exceeds it by at most one standard error.
+        """
+        times = np.ones(self.losses.shape[1]) if times is None else times
+        best = int(np.argmin(self.losses @ times))
+        if not self.is_class:
+            return self.tried[best].l2
+        excess = self.losses - self.losses[best]
+        n, total = times.sum(), excess @ times
+        squares = np.einsum("ku,ku,u->k", excess, excess, times)
+        error = np.sqrt(np.maximum(squares - total**2 / n, 0.0))
+        return self.tried[int(np.argmax(total <= error))].l2
+
+    def shares(self, seed: int) -> dict[float, float]:
+        """Return the shares of bootstrap samples of the units that prefer each penalty; the first is that of all units.
+
+        Several networks take penalties in these proportions, so that what a rerun might choose is among them
+        (docs/rerun.md).
+        """
+        rng, units = np.random.default_rng([seed, 0, _SAMPLES]), self.losses.shape[1]
+        samples = (np.bincount(rng.integers(units, size=units), minlength=units) for _ in range(_SAMPLES))
+        counts = Counter(self.preferred(times.astype(np.float64)) for times in samples)
+        return {l2: counts[l2] / _SAMPLES for l2 in dict.fromkeys([self.preferred(), *sorted(counts)])}
+
+
+def search_penalties(
     problem: Problem,
     folds: Sequence[IndexArray],
     *,
     max_epochs: int | None,
     patience: int,
-    show: bool,
+    show: bool = False,
     threads: int | None = None,
 ) -> PenaltySearch:
-    """Try decreasing penalties on at most `threads` threads, with these bounds on epochs and patience or smaller ones.
-
-    The networks of several take each the penalty that a sample of the validation rows prefers, drawn with replacement
-    (of groups and copies as a whole): what a rerun might choose as well is then among them (docs/rerun.md).
-    """
-    is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
+    """Try decreasing penalties on at most `threads` threads, with these bounds on a training or smaller ones."""
+    # In multiples of the scale of a row's loss, penalties have the same effect on any data.
+    t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
+    largest = _MAX_PENALTY * float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
     tried: list[Validation] = []
+    worse = 0
     with progress_bar(desc="validation", unit=" epochs", disable=not show, leave=False) as bar:
-
-        def loss_at(penalty: float) -> float:
+        for step in range(_SEARCH_STEPS):
             found = cross_validate(
                 problem,
-                penalty,
+                largest * 10 ** (-step / 2),
                 folds,
                 max_epochs=_SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs),
                 patience=min(patience, _SEARCH_PATIENCE),
@@ -112,40 +137,17 @@ def choose_penalty(
                 threads=threads,
                 bar=bar,
             )
+            worse = worse + 1 if tried and found.loss > min(one.loss for one in tried) else 0
             tried.append(found)
-            return found.loss
-
-        # In multiples of the scale of a row's loss, penalties have the same effect on any data.
-        t = problem.targets.shape[1] if problem.targets.ndim > 1 else 1
-        scale = float(problem.row_weights.mean()) * problem.likelihood.mean_precision(t)
-        search_penalties(loss_at, largest=_MAX_PENALTY * scale)
+            if worse == 2:
+                break
     losses = np.array([one.row_losses for one in tried])
-    rows = np.sort(np.concatenate(folds))
     groups = problem_copies(problem)
-    _, unit = np.unique(rows if groups is None else groups[rows], return_inverse=True)
-    count = int(unit.max()) + 1
-    rng = np.random.default_rng([problem.seed, 1])
-    preferred = [preferred_penalty(losses, np.ones(len(rows)), is_class=is_class)]
-    for _ in range(_SAMPLES):
-        times = np.bincount(rng.integers(count, size=count), minlength=count)[unit]
-        preferred.append(preferred_penalty(losses, times.astype(float), is_class=is_class))
-    sampled = Counter(preferred[1:])
-    order = [preferred[0], *sorted(sampled.keys() - {preferred[0]})]
-    return PenaltySearch(tuple(tried), {tried[index].l2: sampled[index] / _SAMPLES for index in order})
-
-
-def preferred_penalty(losses: FloatArray, times: FloatArray, *, is_class: bool) -> int:
-    """Return which of decreasing penalties is preferred, by losses (penalty, row) of rows that count so many times.
-
-    It is that of the lowest loss or, of classes, the first whose loss exceeds it by at most one standard error.
-    """
-    best = int(np.argmin(losses @ times))
-    if not is_class:
-        return best
-    excess = losses - losses[best]
-    n, total = times.sum(), excess @ times
-    error = np.sqrt(np.maximum(n * (excess**2 @ times) - total**2, 0.0) / n)
-    return int(np.argmax(total <= error))
+    if groups is not None:
+        _, unit = np.unique(groups[np.sort(np.concatenate(folds))], return_inverse=True)
+        losses = np.array([np.bincount(unit, of_rows) for of_rows in losses])
+    is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
+    return PenaltySearch(tuple(tried), losses, is_class)
 
 
 def validate_penalty(
@@ -172,20 +174,6 @@ def validate_penalty(
         return found
     trials = tuple((one.l2, one.loss) for one in search.tried)
     return replace(found, trials=trials, searched_epochs=search.network_epochs)
-
-
-def search_penalties(loss_at: Callable[[float], float], *, largest: float = _MAX_PENALTY) -> list[tuple[float, float]]:
-    """Try decreasing penalties; return each with its validation loss."""
-    trials: list[tuple[float, float]] = []
-    worse = 0
-    for step in range(_SEARCH_STEPS):
-        penalty = largest * 10 ** (-step / 2)
-        loss = loss_at(penalty)
-        worse = worse + 1 if trials and loss > min(t[1] for t in trials) else 0
-        trials.append((penalty, loss))
-        if worse == 2:
-            break
-    return trials
 
 
 def cross_validate(

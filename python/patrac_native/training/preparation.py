@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,7 @@ from patrac_native.training.penalty_search import (
     FEWEST_ROWS,
     PenaltySearch,
     Validation,
-    choose_penalty,
+    search_penalties,
     validate_penalty,
     validation_folds,
 )
@@ -64,15 +64,26 @@ _L2_WITHOUT_VALIDATION = 1.0
 
 
 @dataclass(frozen=True)
-class PreparedTraining:
-    """A training whose arguments are checked and whose penalty and number of epochs are chosen."""
+class Training:
+    """A training of a network of which nothing is left open."""
 
     problem: Problem
     l2: float
-    penalties: Mapping[float, float]  # shares of the networks of several by penalty; the first is l2
     epochs: int | None
     patience: int
     validation: Validation | None
+    recorded: dict[str, Any]
+    seconds: float  # of what was chosen
+    input_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class PreparedTraining:
+    """A training whose arguments are checked, and the penalties that were tried or given."""
+
+    problem: Problem
+    given: Mapping[float, float]  # shares of the networks by penalty; empty if there was a search
+    patience: int
     recorded: dict[str, Any]
     seconds: float
     notes: tuple[Note, ...]
@@ -80,21 +91,34 @@ class PreparedTraining:
     folds: tuple[IndexArray, ...] = ()  # validation rows, in turn
     search: PenaltySearch | None = None
 
-    def at_penalty(self, l2: float, threads: int | None = None) -> PreparedTraining:
-        """Return the training with another penalty, and the number of epochs that is chosen at it."""
-        made = replace(self, l2=l2, recorded={**self.recorded, "l2": l2})
-        if self.validation is None:
-            return made
-        found = validate_penalty(
-            self.problem,
-            l2,
-            self.folds,
-            search=self.search,
-            max_epochs=self.recorded["max_epochs"],
-            patience=self.patience,
-            threads=threads,
-        )
-        return replace(made, epochs=found.epochs, validation=found)
+    @property
+    def l2(self) -> float:
+        """The penalty of a single network, and of the first of several."""
+        return next(iter(self.given)) if self.search is None else self.search.preferred()
+
+    def shares(self) -> dict[float, float]:
+        """Return the shares of several networks by penalty, which begin with that of the first network."""
+        return dict(self.given) if self.search is None else self.search.shares(self.problem.seed)
+
+    def at_penalty(self, l2: float, *, show: bool = False, threads: int | None = None) -> Training:
+        """Return the training at a penalty, with the number of epochs that validation rows choose at it."""
+        started = time.perf_counter()
+        recorded, epochs = {**self.recorded, "l2": l2}, self.recorded["max_epochs"]
+        validation: Validation | None = None
+        if self.folds:
+            validation = validate_penalty(
+                self.problem,
+                l2,
+                self.folds,
+                search=self.search,
+                max_epochs=epochs,
+                patience=self.patience,
+                show=show,
+                threads=threads,
+            )
+            epochs = validation.epochs
+        seconds = time.perf_counter() - started
+        return Training(self.problem, l2, epochs, self.patience, validation, recorded, seconds, self.input_names)
 
 
 def prepare_training(
@@ -109,7 +133,8 @@ def prepare_training(
     activation: str = "tanh",
     optimizer: str | type[torch.optim.Optimizer] | None = None,
     learning_rate: float | None = None,
-    l2: float | Mapping[float, float] | None = None,
+    l2: float | None = None,
+    penalties: Mapping[float, float] | None = None,
     patience: int | None = None,
     max_epochs: int | None = None,
     validation_fraction: float | None = None,
@@ -120,9 +145,10 @@ def prepare_training(
     show: bool = False,
     threads: int | None = None,
 ) -> PreparedTraining:
-    """Check the arguments of `train`, and choose what they leave open on at most `threads` threads.
+    """Check the arguments of `train`, and try penalties on at most `threads` threads if none is given.
 
-    `l2` may be a penalty or shares of penalties, see `train_many`. `show` tells whether to show a progress bar.
+    `penalties` are shares of penalties in the place of `l2`, see `train_many`. `show` tells whether to show a progress
+    bar.
     """
     started = time.perf_counter()
     sizes = check_layer_sizes(layer_sizes)
@@ -149,11 +175,10 @@ def prepare_training(
         raise ValueError(f"y is zero in all rows{target}: there is no noise to fit. Leave that target out.")
     if likelihood.is_sampled:
         likelihood = likelihood.at(1.0)
-    penalties = check_penalties(l2) if isinstance(l2, Mapping) else {}
     given = {
         "optimizer": optimizer,
         "learning_rate": learning_rate,
-        "l2": next(iter(penalties), None) if isinstance(l2, Mapping) else l2,
+        "l2": l2,
         "patience": patience,
         "max_epochs": max_epochs,
         "validation_fraction": validation_fraction,
@@ -189,24 +214,26 @@ def prepare_training(
             "asks for that.",
         )
         notes = (note,)
-    validation: Validation | None = None
+    folds: list[IndexArray] = []
     search: PenaltySearch | None = None
-    epochs, folds = settings["max_epochs"], []
-    bounds: dict[str, Any] = {"max_epochs": epochs, "patience": settings["patience"], "show": show, "threads": threads}
     if settings["validation_fraction"] > 0:
         folds = validation_folds(problem, settings["validation_fraction"])
-        if settings["l2"] is None:
-            search = choose_penalty(problem, folds, **bounds)
-            penalties = search.shares
-            settings["l2"] = next(iter(penalties))
-        validation = validate_penalty(problem, settings["l2"], folds, search=search, **bounds)
-        epochs = validation.epochs
-    elif settings["l2"] is None:
-        settings["l2"] = _L2_WITHOUT_VALIDATION
-    penalties = penalties or {settings["l2"]: 1.0}
+        if settings["l2"] is None and penalties is None:
+            search = search_penalties(
+                problem,
+                folds,
+                max_epochs=settings["max_epochs"],
+                patience=settings["patience"],
+                show=show,
+                threads=threads,
+            )
+    shares: Mapping[float, float] = {}
+    if penalties is not None:
+        shares = check_penalties(penalties)
+    elif search is None:
+        shares = {_L2_WITHOUT_VALIDATION if settings["l2"] is None else settings["l2"]: 1.0}
     recorded = {
         **settings,
-        "penalties": [list(one) for one in penalties.items()],
         "optimizer": optimizer if isinstance(optimizer, str) else f"{optimizer.__module__}.{optimizer.__qualname__}",
         "likelihood": likelihood.to_dict(),
         "batch_size": batch_size,
@@ -216,11 +243,8 @@ def prepare_training(
     }
     return PreparedTraining(
         problem,
-        settings["l2"],
-        penalties,
-        epochs,
+        shares,
         settings["patience"],
-        validation,
         recorded,
         seconds=time.perf_counter() - started,
         notes=notes,
@@ -233,9 +257,10 @@ def prepare_training(
 def check_penalties(shares: Mapping[float, float]) -> dict[float, float]:
     """Return shares of penalties; raise ValueError unless these are nonnegative and those add up to one."""
     checked = {check_nonnegative(l2, "l2"): check_nonnegative(share, f"l2[{l2!r}]") for l2, share in shares.items()}
-    if not checked or not math.isclose(sum(checked.values()), 1.0, rel_tol=1e-6):
+    total = math.fsum(checked.values())
+    if not math.isclose(total, 1.0, rel_tol=1e-6):
         raise ValueError(f"l2: shares of penalties must add up to one; got {shares!r}.")
-    return checked
+    return {l2: share / total for l2, share in checked.items()}
 
 
 def n_parameters(sizes: Sequence[int]) -> int:

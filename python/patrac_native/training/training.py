@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from patrac_native.network.network import Network, StopReason, TrainingHistory
 from patrac_native.plots.progress import progress_bar, shows_progress
 from patrac_native.training.descent import Descent, RealArray
 from patrac_native.training.penalty_search import Validation, mean_squares
-from patrac_native.training.preparation import PreparedTraining, prepare_training
+from patrac_native.training.preparation import Training, prepare_training
 from patrac_native.validation.notes import Note
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def train(
         if there are fewer than 10 rows, which are too few for validation by default.
     """
     show = shows_progress(progress)
-    training = prepare_training(
+    prepared = prepare_training(
         layer_sizes,
         X,
         y,
@@ -163,8 +163,10 @@ def train(
         preset=preset,
         show=show,
     )
-    for note in training.notes:
+    for note in prepared.notes:
         note.give(stacklevel=2)
+    training = prepared.at_penalty(prepared.l2, show=show)
+    training = replace(training, seconds=prepared.seconds + training.seconds)
     net, notes = fit_network(training, show=show)
     for note in notes:
         note.give(stacklevel=2)
@@ -181,7 +183,7 @@ class _Best:
 
 
 def fit_network(
-    training: PreparedTraining,
+    training: Training,
     *,
     show: bool = False,
     threads: int | None = None,

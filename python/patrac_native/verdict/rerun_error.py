@@ -54,9 +54,9 @@ class RerunError:
     """Standard deviations, over complete reruns, of predictions at n inputs; `rerun_error` of draws returns it.
 
     A rerun repeats everything that tells one replicate from another (`unit`): with a network for each, training, the
-    choice of a penalty from those that were tried, and chains. What was chosen once for all of them, such as
-    architecture and noise, and the rows themselves are not repeated. The numbers measure repeatability, not correctness: what all replicates have in
-    common, such as a bias of the training, does not appear in them.
+    choice among the penalties that were tried, and chains. What was chosen once for all of them, such as architecture
+    and noise, and the rows themselves are not repeated. The numbers measure repeatability, not correctness: what all
+    replicates have in common, such as a bias of the training, does not appear in them.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class RerunError:
     @property
     def caveat(self) -> str:
         """What the errors are not, in words."""
-        shared = "what all replicates share, such as noise, architecture and penalty, does not show"
+        shared = "what all replicates share, such as noise and architecture, does not show"
         return f"that is repeatability, not correctness: {shared}"
 
     @property
