@@ -134,6 +134,7 @@ def test_other_processes_reach_what_python_reaches(
 
 def test_every_page_has_a_test() -> None:
     scripts = {page.stem: len(blocks(page.stem, "python")) for page in PAGES.glob("*.md")}
-    parameters = [mark.args[1] for mark in test_scripts_run.pytestmark]  # type: ignore[attr-defined]
-    listed = [case[0] for case in parameters[0]]
+    marks = test_scripts_run.pytestmark  # type: ignore[attr-defined]
+    (cases,) = (mark.args[1] for mark in marks if mark.name == "parametrize")
+    listed = [case[0] for case in cases]
     assert scripts == {page: listed.count(page) for page in scripts}
