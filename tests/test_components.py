@@ -128,7 +128,8 @@ def test_a_fit_with_components_is_saved_and_speaks_of_columns(made: type, tmp_pa
     assert np.array_equal(again.predict(X), est.predict(X))
     content = json.loads(json.dumps(before.to_dict()))
     for name, values in (("scale", [1.0] * 3), ("mean", [float("nan")] * 20), ("scale", [0.0] * 4)):
-        damaged = {**content, "components": {**content["components"], name: values}}
+        components = content["encoding"]["components"]
+        damaged = {**content, "encoding": {"components": {**components, name: values}}}
         with pytest.raises(ValueError, match="preprocessing is damaged"):
             Preprocessor.from_dict(damaged)
 
@@ -138,6 +139,6 @@ def test_a_fit_takes_components_by_itself_unless_told_otherwise() -> None:
     with Note.collect():  # chains this short have not converged
         for given in ({}, {"pca": 0}, {"pca": False}, {"standardize": False}):
             reg = PatracRegressor(**QUICK, **given).fit(X, y)
-            assert (reg.preprocessor_.components is None) == bool(given)
+            assert (reg.preprocessor_.encoding is None) == bool(given)
     with pytest.raises(ValueError, match="'pca' parameter"):
         PatracRegressor(pca=-1, **QUICK).fit(X, y)

@@ -81,6 +81,7 @@ class PatracClassifier(ClassifierMixin, PatracEstimator):  # type: ignore[misc]
         impute: str | None = None,
         missing_indicator: bool = False,
         pca: int | str = "auto",
+        bins: int | str = "auto",
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,

@@ -48,7 +48,7 @@ def permutation_effects(
     draws : Draws or DrawsMixture
     rows : Rows
         At least two. The inputs of one column, such as those of its categories, are exchanged together; where the
-        network has principal components, in the inputs that these stand for.
+        network has principal components or bins, in the inputs that these stand for.
     preprocessor : Preprocessor
         It made the inputs.
     units : TargetScaling
@@ -69,14 +69,14 @@ def permutation_effects(
         of_members = [one.predict_proba(X) if is_class else one.predict(X, offset=rows.offset) for one in members]
         return units.inverse(np.concatenate([one.reshape(-1, *one.shape[2:]) for one in of_members]))
 
-    components = preprocessor.components
-    inputs = rows.X if components is None else components.inverse(rows.X)
+    encoding = preprocessor.encoding
+    inputs = rows.X if encoding is None else encoding.inverse(rows.X)
     before, effects, first = outputs(rows.X), [], 0
     for column in preprocessor.columns:
         own = slice(first, first + len(column.names))
         first, X = own.stop, inputs.copy()
         X[:, own] = X[exchanged][:, own]
-        change = np.abs(outputs(X if components is None else components.transform(X)) - before)
+        change = np.abs(outputs(X if encoding is None else encoding.transform(X)) - before)
         # A binary likelihood has one probability; of several classes, what one gains another loses.
         moved = change.sum(axis=-1) / (2 if is_class and change.shape[-1] > 1 else change.shape[-1])
         of_draws = moved.mean(axis=1)

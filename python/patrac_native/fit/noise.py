@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice, folds, nominal_seconds, train_networks
 
 # Kinds of noise differ on so many rows if they differ at all; so many are scored, if there are as many.
-_MAX_ROWS, _SCORED_ROWS = 5_000, 1_000
+MAX_ROWS, _SCORED_ROWS = 5_000, 1_000
 # The logarithm of a target is tried if its largest value is more than so many times its smallest.
 _WIDE = 2.0
 # The degrees of freedom between which residuals choose.
@@ -53,20 +53,35 @@ class NoiseTrial:
         return f"{self.label} {pn.diagnostics.mean_with_error(self.nlpd, self.weights)[0]:.3f}"
 
 
-def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> NoiseTrial | None:
-    """Train networks on four fifths of at most 5,000 training rows, and score each on the rest; None if that is small.
+class LeftOut(NamedTuple):
+    """What networks predict of training rows that each has not seen."""
 
-    There are as many networks, at most five, as leave out 1,000 rows in turn, or all rows; the first one's validation
+    fitted: Likelihood  # with variance or dispersion as these rows have them around their networks
+    f: FloatArray  # (n, m), offset included
+    y: npt.NDArray[Any]  # targets of these rows, as checked by the likelihood
+    weights: FloatArray  # (n,)
+    seconds: float  # nominal, of the training
+
+    @property
+    def nlpd(self) -> FloatArray:
+        """The negative log density, or probability, of each of the targets (n,) of the network."""
+        return np.asarray(-self.fitted.log_likelihood_rows(self.f, self.y))
+
+
+def predict_left_out(likelihood: Likelihood, data: FitData, settings: Settings, scored: int) -> LeftOut | None:
+    """Train networks on four fifths of at most 5,000 training rows, and predict the rest by each; None if it is small.
+
+    There are as many networks, at most five, as leave out so many rows in turn, or all rows; the first one's validation
     chooses penalty and number of epochs of all. Networks of counts are trained under the Poisson likelihood, and the
     dispersion is the most likely one given their means. Part of it is the error of each network, which makes the
     estimate careful.
     """
     is_count = likelihood.targets == "count"
-    few = FitData(data.training.spread(_MAX_ROWS), None, data.n_targets, data.units)
+    few = FitData(data.training.spread(MAX_ROWS), None, data.n_targets, data.units)
     by, seconds = pn.Poisson() if is_count else likelihood, 0.0
     parts: list[tuple[Any, ...]] = []
-    for held, kept in folds(few, settings, rows=_SCORED_ROWS):
-        sizes = data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
+    for held, kept in folds(few, settings, rows=scored):
+        sizes = few.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
         with pn.Note.collect():  # notes on a training are about its use; these networks are scored
             nets = train_networks(sizes, kept, by, settings)
         if not parts:
@@ -82,11 +97,19 @@ def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> Nois
         fitted: Likelihood = pn.NegativeBinomial(most_likely_dispersion(f, y, weights))
     else:
         fitted = likelihood.fitted(f, y, weights) if likelihood.is_sampled else likelihood
-    typical = likelihood.typical(y)
-    nlpd = likelihood.log_units(y, data.units.slope(typical)) - fitted.log_likelihood_rows(f, y)
-    residuals = (typical - likelihood.predicted(f))[:, 0]
-    is_weighted = data.training.sample_weight is not None
-    return NoiseTrial(likelihood, fitted, data.units.log, nlpd, residuals, weights if is_weighted else None, seconds)
+    return LeftOut(fitted, f, y, weights, seconds)
+
+
+def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> NoiseTrial | None:
+    """Score networks under a likelihood on 1,000 training rows, see `predict_left_out`; None if there are too few."""
+    found = predict_left_out(likelihood, data, settings, _SCORED_ROWS)
+    if found is None:
+        return None
+    typical = likelihood.typical(found.y)
+    nlpd = found.nlpd + likelihood.log_units(found.y, data.units.slope(typical))
+    residuals = (typical - likelihood.predicted(found.f))[:, 0]
+    weights = found.weights if data.training.sample_weight is not None else None
+    return NoiseTrial(likelihood, found.fitted, data.units.log, nlpd, residuals, weights, found.seconds)
 
 
 def best_noise(trials: Sequence[NoiseTrial], say: Callable[[str], None]) -> NoiseTrial:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from patrac_native.files import check_entries
+from patrac_native.fit.bins import Bins
 from patrac_native.fit.components import Components
 
 FloatArray = npt.NDArray[np.float64]
@@ -41,6 +42,8 @@ _LAYOUTS = [
 # Numbers that have commas, as decimal marks or between thousands.
 _COMMAS = re.compile(r"[+-]?[0-9]+([.,][0-9]+)*")
 _FORMAT = 1
+# What may take the place of the inputs, by its name in files.
+_ENCODINGS: dict[str, type[Components] | type[Bins]] = {"components": Components, "bins": Bins}
 
 
 @dataclass(frozen=True)
@@ -218,8 +221,8 @@ class Preprocessor:
     facts : dict of str to dict
         What holds for each column by its name: "missing", how many values are and what became of them; "constant", the
         value in every training row of a column that was dropped.
-    components : Components or None
-        The principal components that `transform` returns in place of the inputs; `fit` leaves them None.
+    encoding : Components or Bins or None
+        The principal components, or the bins, that `transform` returns in place of the inputs; `fit` leaves it None.
     """
 
     def __init__(
@@ -227,12 +230,12 @@ class Preprocessor:
         columns: Sequence[Column],
         table_columns: Sequence[str],
         notes: Sequence[str],
-        components: Components | None = None,
+        encoding: Components | Bins | None = None,
         facts: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.columns, self.table_columns, self.notes = list(columns), list(table_columns), list(notes)
         self.facts = {kind: dict((facts or {}).get(kind, {})) for kind in ("missing", "constant")}
-        self.components = components
+        self.encoding = encoding
 
     @classmethod
     def fit(
@@ -358,7 +361,7 @@ class Preprocessor:
     @property
     def n_inputs(self) -> int:
         """Number of inputs of the network."""
-        return len(self.names) if self.components is None else self.components.number
+        return len(self.names) if self.encoding is None else self.encoding.number
 
     @property
     def text_columns(self) -> dict[str, tuple[Any, ...]]:
@@ -386,7 +389,7 @@ class Preprocessor:
         parts: list[FloatArray] = []
         _for_all(self.columns, lambda column: parts.append(column.encode(table[column.name])))
         inputs = np.ascontiguousarray(np.concatenate(parts, axis=1))
-        return inputs if self.components is None else self.components.transform(inputs)
+        return inputs if self.encoding is None else self.encoding.transform(inputs)
 
     def remarks(self, X: Any) -> list[str]:
         """Return for each row what is missing, outside the training range or an unknown category; empty if nothing."""
@@ -428,7 +431,7 @@ class Preprocessor:
 
         Categories and indicators stay 0 or 1, unless principal components leave some of the variance out.
         """
-        inputs = inputs if self.components is None else self.components.inverse(inputs)
+        inputs = inputs if self.encoding is None else self.encoding.inverse(inputs)
         moments = [
             (column.mean, column.scale) if name == column.name else (0.0, 1.0)
             for column in self.columns
@@ -457,13 +460,14 @@ class Preprocessor:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-able values from which `from_dict` rebuilds the preprocessor to the bit."""
         columns = [asdict(column) for column in self.columns]
+        encoding = {name: self.encoding.to_dict() for name, kind in _ENCODINGS.items() if type(self.encoding) is kind}
         return {
             "format": _FORMAT,
             "columns": columns,
             "table_columns": self.table_columns,
             "notes": self.notes,
             "facts": self.facts,
-            "components": None if self.components is None else self.components.to_dict(),
+            "encoding": encoding,
         }
 
     @classmethod
@@ -471,7 +475,7 @@ class Preprocessor:
         """Rebuild a preprocessor; raise ValueError if the content is not what `to_dict` returns."""
         try:
             known: dict[str, Any] = {"format": int, "columns": list, "table_columns": list, "notes": list}
-            known |= {"facts": dict, "components": (dict, NoneType)}
+            known |= {"facts": dict, "encoding": dict}
             check_entries(content, known, "it")
             if content["format"] != _FORMAT:
                 raise ValueError(f"it has format {content['format']!r}, and this version reads {_FORMAT}")
@@ -498,8 +502,8 @@ class Preprocessor:
                 raise ValueError("it has no column, or two of one name")
             if not set(names) <= set(made.table_columns):
                 raise ValueError("its columns are not among its table_columns")
-            if content["components"] is not None:
-                made.components = Components.from_dict(content["components"], len(made.names))
+            for name, of_inputs in content["encoding"].items():
+                made.encoding = _ENCODINGS[name].from_dict(of_inputs, len(made.names))
             return made
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the preprocessing is damaged: {error}; fit again.") from error

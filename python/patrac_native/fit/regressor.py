@@ -127,6 +127,7 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         impute: str | None = None,
         missing_indicator: bool = False,
         pca: int | str = "auto",
+        bins: int | str = "auto",
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils._param_validation import Interval, Options, StrOptions, validate_parameter_constraints
 
 import patrac_native as pn
 from patrac_native.fit.pieces import Pieces
@@ -63,6 +63,7 @@ CONSTRAINTS: Mapping[str, list[Any]] = {
     "impute": [None, StrOptions({"mean", "median"})],
     "missing_indicator": ["boolean"],
     "pca": [StrOptions({"auto"}), Interval(numbers.Integral, 0, None, closed="left")],
+    "bins": [StrOptions({"auto"}), Options(numbers.Integral, {0}), Interval(numbers.Integral, 2, None, closed="left")],
     "standardize": ["boolean"],
     "random_state": ["random_state"],
     "n_jobs": [None, Interval(numbers.Integral, None, -1, closed="right"), _COUNT],

@@ -1,0 +1,52 @@
+"""The choice of bins for columns of numbers, by networks and rows that these have not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from patrac_native.diagnostics import mean_with_error
+from patrac_native.fit.bins import Bins
+from patrac_native.fit.noise import MAX_ROWS, predict_left_out
+from patrac_native.fit.rows import FitData
+from patrac_native.fit.settings import Likelihood, Settings
+
+# Of fewer rows, no bins were better by two standard errors on any table (docs/tried.md).
+_FEWEST_ROWS = 1_000
+# Bins that are tried: the most whose networks get at most so many numbers, which keeps a training to seconds.
+_TRIED, _MOST_NUMBERS = (16, 8, 4), 1_250_000
+
+
+def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins: int | str) -> tuple[Bins | None, str]:
+    """Return the bins whose inputs a network gets in place of its own, None for its own, and why in words.
+
+    `bins` is a number, 0 for none, or "auto": 16, or fewer where there are many inputs, are taken where networks
+    predict left-out rows better by more than two standard errors of the difference. They are compared with 1,000 rows
+    or more, of which at most 5,000 take part, and not where the penalty is not validated either.
+    """
+    inputs, weights = data.training.X, data.training.sample_weight
+    if bins == 0:
+        return None, ""
+    if bins != "auto":
+        made = Bins.fit(inputs, weights, int(bins))
+        text = f"{made.encoded} of {inputs.shape[1]} inputs get at most {bins} bins each, as asked"
+        return (made, text) if made.encoded else (None, "no input has so many values that it could get bins")
+    if len(inputs) < _FEWEST_ROWS or settings.validation_fraction == 0:
+        return None, ""
+    rows = min(len(inputs), MAX_ROWS)
+    for count in _TRIED:
+        made = Bins.fit(inputs, weights, count)
+        if made.encoded and made.number * rows <= _MOST_NUMBERS:
+            break
+    else:
+        return None, ""
+    binned = replace(data, training=data.training._replace(X=made.transform(inputs)))
+    before, after = (predict_left_out(likelihood, one, settings, MAX_ROWS) for one in (data, binned))
+    if before is None or after is None:
+        return None, ""
+    gain, error = mean_with_error(before.nlpd - after.nlpd, before.weights if weights is not None else None)
+    text = (
+        f"bins of inputs: networks predict {len(before.nlpd):,} left-out rows with an NLPD "
+        f"{'lower' if gain > 0 else 'higher'} by {abs(gain):.3f} (standard error {error:.3f}) by at most {count} bins "
+        f"of each of {made.encoded} inputs than by the inputs themselves, and they are "
+    )
+    return (made, f"{text}taken") if gain > 2 * error else (None, f"{text}not taken")

@@ -1,0 +1,130 @@
+"""Bins of inputs: their algebra, when a fit takes them, and what it saves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from patrac_native import Gaussian, Note, PatracClassifier, PatracRegressor
+from patrac_native.fit.bins import Bins
+from patrac_native.fit.encoding import choose_bins
+from patrac_native.fit.preprocessor import Preprocessor
+from patrac_native.fit.rows import FitData, Rows, TargetScaling
+from patrac_native.fit.settings import Settings
+
+QUICK: dict[str, Any] = {"architecture": "full", "thin": 5, "draws": 20, "chains": 2, "max_iter": 50}
+QUICK |= {"hidden_layer_sizes": 8, "l2": 1.0, "random_state": 0, "n_jobs": 1}
+
+
+def steps(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return n rows of two inputs, and a target that jumps twenty times along the first."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, (np.floor(X[:, 0] * 10) % 2) * 2 - 1 + 0.2 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bins_by_their_formula(weighted: bool) -> None:
+    """The formula by a loop over rows and bins, the moments of the rows, and the inverse, within and beyond them."""
+    rng = np.random.default_rng(0)
+    x, weights = rng.gamma(2.0, size=(200, 2)), rng.uniform(0.5, 2, 200) if weighted else None
+    inputs = np.column_stack([x[:, 0], rng.integers(0, 2, 200), x[:, 1]])
+    made = Bins.fit(inputs, weights, 4)
+    assert [len(knots) for knots in made.knots] == [5, 0, 5] and (made.number, made.encoded) == (9, 2)
+    assert np.allclose(made.knots[0], np.quantile(inputs[:, 0], [0, 0.25, 0.5, 0.75, 1]), rtol=1e-15)
+    encoded = made.transform(inputs)
+    for column, first in ((0, 0), (2, 5)):
+        knots = made.knots[column]
+        for t in range(4):
+            raw = (inputs[:, column] - knots[t]) / (knots[t + 1] - knots[t])
+            raw = np.array([min(max(one, 0.0), 1.0) for one in raw])  # of training rows no bin is left
+            mean = np.average(raw, weights=weights)
+            sd = np.sqrt(np.average((raw - mean) ** 2, weights=weights))
+            assert np.allclose(encoded[:, first + t], (raw - mean) / sd, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(encoded[:, 4], inputs[:, 1])
+    beyond = np.array([[-5.0, 0.0, 40.0], [3.0, 1.0, -2.0]])
+    for rows in (inputs, beyond):
+        assert np.allclose(made.inverse(made.transform(rows)), rows, rtol=1e-12, atol=1e-12)
+    # A row's inputs do not depend on the others, to the bit.
+    assert np.array_equal(made.transform(inputs[7:8]), encoded[7:8])
+    assert Bins.from_dict(json.loads(json.dumps(made.to_dict())), 3).to_dict() == made.to_dict()
+
+
+def test_equal_values_share_a_bin_and_few_values_have_none() -> None:
+    """Most values are equal: fewer knots, all increasing; of two values, or as many as bins, there are none."""
+    rng = np.random.default_rng(1)
+    mostly_zero = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.uniform(size=500))
+    hardly_ever = np.where(np.arange(500) < 5, np.arange(500.0), 0.0)
+    made = Bins.fit(np.column_stack([mostly_zero, rng.integers(0, 8, 500), hardly_ever]), None, 8)
+    assert [len(knots) for knots in made.knots] == [3, 0, 0] and made.knots[0][0] == 0
+    assert (np.diff(made.knots[0]) > 0).all() and np.isfinite(made.transform(np.zeros((1, 3)))).all()
+
+
+def chosen(X: np.ndarray, y: np.ndarray, bins: int | str, **parameters: Any) -> tuple[Bins | None, str]:
+    """Choose bins for the rows of a regression with normal noise."""
+    units = TargetScaling.fit(y[:, None], None, standardize=True)
+    data = FitData(Rows(X, units.transform(y[:, None])), None, 1, units)
+    settings = Settings.of(PatracRegressor(random_state=0, n_jobs=1, **parameters).get_params(), "PatracRegressor")
+    return choose_bins(data, Gaussian("sampled"), settings, bins)
+
+
+@pytest.mark.slow
+def test_bins_are_taken_where_they_predict_left_out_rows_better() -> None:
+    """A target that jumps takes them; a smooth one does not, nor do too few rows or a fit without validation."""
+    X, y = steps(1_000)
+    made, text = chosen(X, y, "auto", max_iter=200)
+    assert made is not None and made.encoded == 2 and made.number == 32
+    assert "left-out rows with an NLPD lower by" in text and text.endswith("and they are taken")
+    smooth = X[:, 0] + 0.5 * X[:, 1] + 0.3 * np.random.default_rng(2).normal(size=1_000)
+    made, text = chosen(X, smooth, "auto", max_iter=200)
+    assert made is None and text.endswith("not taken")
+    assert chosen(X[:999], y[:999], "auto") == (None, "")
+    assert chosen(X, y, "auto", validation_fraction=0) == (None, "") == chosen(X, y, 0)
+
+
+def test_bins_are_fewer_where_inputs_are_many() -> None:
+    """Neither 16 nor 8 nor 4 bins of 400 inputs are tried; of categories there are none."""
+    rng = np.random.default_rng(3)
+    assert chosen(rng.normal(size=(1_000, 400)), rng.normal(size=1_000), "auto") == (None, "")
+    assert chosen(rng.integers(0, 2, (1_000, 3)) * 1.0, rng.normal(size=1_000), "auto") == (None, "")
+    assert chosen(rng.integers(0, 2, (50, 3)) * 1.0, rng.normal(size=50), 4)[1].startswith("no input has so many")
+
+
+@pytest.mark.parametrize("made", [PatracRegressor, PatracClassifier])
+def test_a_fit_with_bins_is_saved_and_speaks_of_columns(made: type, tmp_path: Path) -> None:
+    X, y = steps(120)
+    y = y if made is PatracRegressor else np.where(y > 0, "high", "low")
+    with Note.collect():  # chains this short have not converged
+        est = made(bins=4, **QUICK).fit(X, y)
+    before = est.preprocessor_
+    assert before.names == ["0", "1"] and before.n_inputs == 8 == est.posterior_.network.net.layer_sizes[0]
+    assert "2 of 2 inputs get at most 4 bins each, as asked" in est.report_.lines
+    assert np.allclose(before.in_units(before.transform(X)), X)
+    est.save(tmp_path / "est.npz")
+    again = made.load(tmp_path / "est.npz")
+    assert np.array_equal(again.predict(X), est.predict(X))
+    content = json.loads(json.dumps(before.to_dict()))
+    bins = content["encoding"]["bins"]
+    first, second = bins["knots"]
+    wrong = [("knots", [first]), ("knots", [first[::-1], second]), ("knots", [first[:2], second])]
+    wrong += [("mean", bins["mean"][1:]), ("scale", [0.0] * 8), ("scale", [float("nan")] * 8)]
+    for name, values in wrong:
+        with pytest.raises(ValueError, match="preprocessing is damaged"):
+            Preprocessor.from_dict({**content, "encoding": {"bins": {**bins, name: values}}})
+
+
+def test_bins_and_components_exclude_each_other() -> None:
+    """Both asked for is an error that names them; bins that are asked for go without a comparison of components."""
+    X, y = steps(60)
+    with pytest.raises(ValueError, match="pca=2 and bins=4 both take the place"):
+        PatracRegressor(pca=2, bins=4, **QUICK).fit(X, y)
+    with pytest.raises(ValueError, match="'bins' parameter"):
+        PatracRegressor(bins=1, **QUICK).fit(X, y)
+    with Note.collect():  # chains this short have not converged
+        collinear = np.column_stack([X[:, 0], X[:, 0] + 1e-3 * X[:, 1], X[:, 0] - 1e-3 * X[:, 1]])
+        reg = PatracRegressor(bins=4, **QUICK).fit(collinear, y)
+    assert isinstance(reg.preprocessor_.encoding, Bins)
