@@ -27,10 +27,9 @@ _SEARCH_STEPS = 12
 # Of classes, the largest penalty is taken whose validation loss exceeds the lowest by at most one standard error
 # (docs/tried.md): a posterior of the output weights undoes an early end of the training, and then follows features that
 # only a larger penalty keeps from following the training rows.
-# Bounds on the epochs and on the patience of each training of the search, whose patience is the number of epochs that
-# led to the lowest loss, between these two. The number of epochs of the network itself is chosen without these bounds,
-# by another training where they ended that of the search.
-_SEARCH_EPOCHS, _SEARCH_PATIENCE, _LEAST_PATIENCE = 1_000, 300, 100
+# Bounds on the epochs and on the patience of each training of the search. The number of epochs of the network itself is
+# chosen without them, by another training where they ended that of the search.
+_SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 300
 # With fewer rows than this each part of them is used for validation in turn, with more only one part. By one part of
 # few rows, runs with other seeds choose penalties that differ by factors of ten (docs/rerun.md).
 _CROSS_VALIDATED_ROWS = 2_000
@@ -133,7 +132,6 @@ def search_penalties(
                 folds,
                 max_epochs=_SEARCH_EPOCHS if max_epochs is None else min(_SEARCH_EPOCHS, max_epochs),
                 patience=min(patience, _SEARCH_PATIENCE),
-                least_patience=_LEAST_PATIENCE,
                 threads=threads,
                 bar=bar,
             )
@@ -183,13 +181,12 @@ def cross_validate(
     *,
     max_epochs: int | None,
     patience: int,
-    least_patience: int | None = None,
     threads: int | None = None,
     bar: tqdm[Any] | None = None,
 ) -> Validation:
     """Train a network without each fold, in step, until the validation loss of the best parameters stops falling.
 
-    That is for `patience` epochs or, with `least_patience`, for as many as led to the lowest loss, between the two.
+    That is when it has not fallen for `patience` epochs.
     """
     n, weights = problem.n_rows, problem.row_weights
     held = np.zeros((len(folds), n))
@@ -218,7 +215,7 @@ def cross_validate(
             )
         if score < best:
             best, best_epoch, best_thetas = float(score), epoch, thetas.copy()
-        elif epoch - best_epoch >= min(patience, max(best_epoch, least_patience or patience)):
+        elif epoch - best_epoch >= patience:
             break
         if not np.isfinite(losses).all():
             break
