@@ -54,14 +54,17 @@ def test_bins_by_their_formula(weighted: bool) -> None:
     assert Bins.from_dict(json.loads(json.dumps(made.to_dict())), 3).to_dict() == made.to_dict()
 
 
-def test_equal_values_share_a_bin_and_few_values_have_none() -> None:
-    """Most values are equal: fewer knots, all increasing; of two values, or as many as bins, there are none."""
+def test_equal_values_share_a_bin_and_few_values_are_the_knots() -> None:
+    """Most values are equal: fewer knots, all increasing; few values are knots, of which two make no bins."""
     rng = np.random.default_rng(1)
     mostly_zero = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.uniform(size=500))
-    hardly_ever = np.where(np.arange(500) < 5, np.arange(500.0), 0.0)
-    made = Bins.fit(np.column_stack([mostly_zero, rng.integers(0, 8, 500), hardly_ever]), None, 8)
-    assert [len(knots) for knots in made.knots] == [3, 0, 0] and made.knots[0][0] == 0
-    assert (np.diff(made.knots[0]) > 0).all() and np.isfinite(made.transform(np.zeros((1, 3)))).all()
+    months = rng.choice([1.0, 2.0, 4.0, 7.0], 500, p=[0.9, 0.05, 0.03, 0.02])
+    made = Bins.fit(np.column_stack([mostly_zero, months, rng.integers(0, 2, 500)]), None, 8)
+    assert [len(knots) for knots in made.knots] == [3, 4, 0] and made.knots[0][0] == 0
+    assert (np.diff(made.knots[0]) > 0).all() and made.knots[1].tolist() == [1, 2, 4, 7]
+    # Each value of four is an input of 0 and 1 up to its scale: steps that add up.
+    steps_of = made.transform(np.array([[0.0, 4.0, 0.0]])) * made.scale + made.mean
+    assert np.allclose(steps_of[0, 2:5], [1, 1, 0])
 
 
 def chosen(X: np.ndarray, y: np.ndarray, bins: int | str, **parameters: Any) -> tuple[Bins | None, str]:
@@ -91,7 +94,9 @@ def test_bins_are_fewer_where_inputs_are_many() -> None:
     rng = np.random.default_rng(3)
     assert chosen(rng.normal(size=(1_000, 400)), rng.normal(size=1_000), "auto") == (None, "")
     assert chosen(rng.integers(0, 2, (1_000, 3)) * 1.0, rng.normal(size=1_000), "auto") == (None, "")
-    assert chosen(rng.integers(0, 2, (50, 3)) * 1.0, rng.normal(size=50), 4)[1].startswith("no input has so many")
+    assert chosen(rng.integers(0, 2, (50, 3)) * 1.0, rng.normal(size=50), 4)[1].startswith(
+        "no input has more than two values"
+    )
 
 
 @pytest.mark.parametrize("made", [PatracRegressor, PatracClassifier])

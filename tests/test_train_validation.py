@@ -421,19 +421,24 @@ def test_a_search_goes_down_until_two_penalties_in_a_row_are_worse(monkeypatch: 
     assert len(tried(list(range(30, 1, -1)))) == 12
 
 
-def test_shares_of_penalties_are_those_of_samples_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The difference of two losses is normal; a sample of its rows has the other sign with a known probability."""
+def test_shares_of_penalties_are_those_of_samples_of_folds_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference of two losses is normal; a sample has the other sign with a known probability, by rows a third."""
     n = 400
     differences = np.random.default_rng(0).normal(size=n)
-    differences += 0.7 / np.sqrt(n) - differences.mean()
+    differences += 0.06 - differences.mean() + 0.3 * (-1.0) ** np.arange(n)
     found = searched(monkeypatch, np.stack([np.ones(n), 1.0 + differences]))
     larger, smaller = (one.l2 for one in found.tried[:2])
     shares = found.shares(3)
-    expected = special.ndtr(-np.sqrt(n) * differences.mean() / differences.std())
+    folds = [differences[::2], differences[1::2]]
+    expected = 0.0
+    for drawn in ([0, 0], [0, 1], [1, 0], [1, 1]):
+        total = sum(folds[fold].sum() for fold in drawn)
+        expected += special.ndtr(-total / np.sqrt(sum(folds[fold].var() * n / 2 for fold in drawn))) / 4
+    by_rows = special.ndtr(-np.sqrt(n) * differences.mean() / differences.std())
     assert next(iter(shares)) == larger == found.preferred() and sum(shares.values()) == pytest.approx(1.0)
     assert set(shares) == {larger, smaller}
-    # 200 samples have a standard error of 0.03.
-    assert abs(shares[smaller] - expected) < 4 * 0.03
+    # 200 samples have a standard error of 0.035.
+    assert abs(shares[smaller] - expected) < 4 * 0.035 < abs(shares[smaller] - by_rows)
     assert found.network_epochs == 30 * len(found.tried)
     assert found.shares(3) == shares != found.shares(4)
 
@@ -457,7 +462,7 @@ def test_the_preferred_penalty_of_a_sample_is_that_of_its_rows(is_class: bool) -
         losses = rng.exponential(size=(4, 30)) + np.array([[0.2], [0.1], [0.0], [0.3]])
         tried = tuple(penalty_search.Validation(float(k), 1, 0.0, None, 30, 1, 1) for k in range(4))
         drawn = rng.integers(30, size=30)
-        search = penalty_search.PenaltySearch(tried, losses, is_class)
+        search = penalty_search.PenaltySearch(tried, losses, np.zeros(30, dtype=np.intp), is_class)
         found = search.preferred(np.bincount(drawn, minlength=30) * 1.0)
         sample = losses[:, drawn]
         best = int(np.argmin(sample.sum(axis=1)))

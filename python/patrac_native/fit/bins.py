@@ -18,13 +18,14 @@ FloatArray = npt.NDArray[np.float64]
 class Bins:
     """Inputs of the network that are linear within bins of d inputs, and constant outside.
 
-    An input x with knots b_0 < ... < b_T, quantiles of the training rows, becomes T inputs, t = 1, ..., T,
+    An input x with knots b_0 < ... < b_T, quantiles of the training rows or, of few values, these, becomes T inputs,
+    t = 1, ..., T,
 
         e_t = (x - b_(t-1)) / (b_t - b_(t-1)), at least 0 for t > 1 and at most 1 for t < T,
 
     each of which is standardised (Gorishniy, Rubachev & Babenko 2022, section 3.2). So a network can bend at each knot
-    by its first layer alone, which is what it lacks beside trees where a target jumps. Inputs with at most as many
-    values as there are bins, such as categories, stay as they are.
+    by its first layer alone, where it lacks most beside trees. Inputs of two values, such as
+    categories, stay as they are.
 
     Attributes
     ----------
@@ -44,9 +45,9 @@ class Bins:
         quantiles = np.linspace(0, 1, count + 1)
         knots = []
         for x in inputs.T:
-            few = np.unique(x)
-            of_input = np.unique(np.quantile(x, quantiles)) if len(few) > count else few[:0]
-            knots.append(of_input if len(of_input) > 2 else few[:0])
+            values = np.unique(x)
+            of_input = values if len(values) <= count + 1 else np.unique(np.quantile(x, quantiles))
+            knots.append(of_input if len(of_input) > 2 else values[:0])
         k = sum(max(1, len(of_input) - 1) for of_input in knots)
         raw = cls(tuple(knots), np.zeros(k), np.ones(k)).transform(inputs)
         mean, scale, first = np.zeros(k), np.ones(k), 0

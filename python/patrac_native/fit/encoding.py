@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from patrac_native.diagnostics import mean_with_error
 from patrac_native.fit.bins import Bins
-from patrac_native.fit.noise import MAX_ROWS, predict_left_out
+from patrac_native.fit.noise import predict_left_out
 from patrac_native.fit.rows import FitData
 from patrac_native.fit.settings import Likelihood, Settings
 
-# Of fewer rows, no bins were better by two standard errors on any table (docs/tried.md).
-_FEWEST_ROWS = 1_000
-# Bins that are tried: the most whose networks get at most so many numbers, which keeps a training to seconds.
-_TRIED, _MOST_NUMBERS = (16, 8, 4), 1_250_000
+# Of fewer rows, no bins were better by two standard errors on any table (docs/tried.md). What they gain grows with the
+# number of rows, all of which are used up to a number that trains as long as 5,000 do, by as many updates of batches.
+_FEWEST_ROWS, _MOST_ROWS, _SCORED_ROWS = 1_000, 100_000, 5_000
+# Bins that are tried: the most that give a network at most so many inputs, which keeps a training to seconds.
+_TRIED, _MOST_INPUTS = (16, 8, 4), 250
 
 
 def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins: int | str) -> tuple[Bins | None, str]:
@@ -21,7 +22,7 @@ def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins:
 
     `bins` is a number, 0 for none, or "auto": 16, or fewer where there are many inputs, are taken where networks
     predict left-out rows better by more than two standard errors of the difference. They are compared with 1,000 rows
-    or more, of which at most 5,000 take part, and not where the penalty is not validated either.
+    or more, and not where the penalty is not validated either.
     """
     inputs, weights = data.training.X, data.training.sample_weight
     if bins == 0:
@@ -29,18 +30,20 @@ def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins:
     if bins != "auto":
         made = Bins.fit(inputs, weights, int(bins))
         text = f"{made.encoded} of {inputs.shape[1]} inputs get at most {bins} bins each, as asked"
-        return (made, text) if made.encoded else (None, "no input has so many values that it could get bins")
+        return (made, text) if made.encoded else (None, "no input has more than two values, so that none gets bins")
     if len(inputs) < _FEWEST_ROWS or settings.validation_fraction == 0:
         return None, ""
-    rows = min(len(inputs), MAX_ROWS)
     for count in _TRIED:
         made = Bins.fit(inputs, weights, count)
-        if made.encoded and made.number * rows <= _MOST_NUMBERS:
+        if made.encoded and made.number <= _MOST_INPUTS:
             break
     else:
         return None, ""
-    binned = replace(data, training=data.training._replace(X=made.transform(inputs)))
-    before, after = (predict_left_out(likelihood, one, settings, MAX_ROWS) for one in (data, binned))
+    rows = data.training.spread(_MOST_ROWS)
+    before, after = (
+        predict_left_out(likelihood, replace(data, training=rows._replace(X=X)), settings, _SCORED_ROWS)
+        for X in (rows.X, made.transform(rows.X))
+    )
     if before is None or after is None:
         return None, ""
     gain, error = mean_with_error(before.nlpd - after.nlpd, before.weights if weights is not None else None)

@@ -17,7 +17,7 @@ from patrac_native.fit.settings import Likelihood, Settings
 from patrac_native.fit.training import Choice, folds, nominal_seconds, train_networks
 
 # Kinds of noise differ on so many rows if they differ at all; so many are scored, if there are as many.
-MAX_ROWS, _SCORED_ROWS = 5_000, 1_000
+_MAX_ROWS, _SCORED_ROWS = 5_000, 1_000
 # The logarithm of a target is tried if its largest value is more than so many times its smallest.
 _WIDE = 2.0
 # The degrees of freedom between which residuals choose.
@@ -69,7 +69,7 @@ class LeftOut(NamedTuple):
 
 
 def predict_left_out(likelihood: Likelihood, data: FitData, settings: Settings, scored: int) -> LeftOut | None:
-    """Train networks on four fifths of at most 5,000 training rows, and predict the rest by each; None if it is small.
+    """Train networks on four fifths of the training rows, and predict the rest by each; None if that is small.
 
     There are as many networks, at most five, as leave out so many rows in turn, or all rows; the first one's validation
     chooses penalty and number of epochs of all. Networks of counts are trained under the Poisson likelihood, and the
@@ -77,11 +77,10 @@ def predict_left_out(likelihood: Likelihood, data: FitData, settings: Settings, 
     estimate careful.
     """
     is_count = likelihood.targets == "count"
-    few = FitData(data.training.spread(MAX_ROWS), None, data.n_targets, data.units)
     by, seconds = pn.Poisson() if is_count else likelihood, 0.0
     parts: list[tuple[Any, ...]] = []
-    for held, kept in folds(few, settings, rows=scored):
-        sizes = few.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
+    for held, kept in folds(data, settings, rows=scored):
+        sizes = data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
         with pn.Note.collect():  # notes on a training are about its use; these networks are scored
             nets = train_networks(sizes, kept, by, settings)
         if not parts:
@@ -101,8 +100,12 @@ def predict_left_out(likelihood: Likelihood, data: FitData, settings: Settings, 
 
 
 def try_noise(likelihood: Likelihood, data: FitData, settings: Settings) -> NoiseTrial | None:
-    """Score networks under a likelihood on 1,000 training rows, see `predict_left_out`; None if there are too few."""
-    found = predict_left_out(likelihood, data, settings, _SCORED_ROWS)
+    """Score networks under a likelihood by at most 5,000 training rows; None if there are too few.
+
+    They are scored on 1,000 rows, see `predict_left_out`.
+    """
+    few = FitData(data.training.spread(_MAX_ROWS), None, data.n_targets, data.units)
+    found = predict_left_out(likelihood, few, settings, _SCORED_ROWS)
     if found is None:
         return None
     typical = likelihood.typical(found.y)

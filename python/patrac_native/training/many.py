@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ from patrac_native.validation.checks import FloatArray, check_count, check_layer
 from patrac_native.validation.memory import check_memory
 from patrac_native.validation.notes import Note
 
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
 
 def train_many(
     layer_sizes: Sequence[int],
@@ -41,10 +44,10 @@ def train_many(
     """Train several networks, whose posteriors `sample_many` then samples and `DrawsMixture` combines.
 
     Penalties are tried once, on all rows, as `train` with the first seed tries them. The first network takes the one
-    that `train` takes; each other draws one, in proportion to how often bootstrap samples of the validation rows prefer
-    it, so that the networks differ in what was chosen too. The number of epochs is the one chosen at the penalty. Every
-    network is a function of the seed, its position and the arguments; it does not depend on the number of networks or
-    of threads.
+    that `train` takes; the others take penalties in proportion to how often bootstrap samples of the validation rows
+    prefer them, so that the networks differ in what was chosen too. The number of epochs is the one chosen at the
+    penalty. Every network is a function of the seed, its position and the arguments; it does not depend on the number
+    of networks or of threads.
 
     Parameters
     ----------
@@ -57,8 +60,8 @@ def train_many(
         eight of another; if it gets their penalties as `l2`, they are those of a call with more networks.
     l2 : float or mapping of float to float, optional
         A penalty for all networks, or penalties with their shares of the networks, which add up to one: the first
-        network takes the first penalty, each other draws one. By default a search finds them, which
-        `dict(net.history.settings["penalties"])` then has.
+        network takes the first penalty, and others follow so that any eight have them in about these shares. By default
+        a search finds them, which `dict(net.history.settings["penalties"])` then has.
     rows : "all", "bootstrap" or float
         The rows of each network. "all", the default: the same for all networks, which then differ in their seeds.
         "bootstrap": as many rows as there are, drawn with replacement. A number between 0 and 1: this share of the
@@ -150,12 +153,18 @@ def _check_rows(rows: str | float) -> None:
 
 
 def _penalty(shares: Mapping[float, float], seed: int, index: int) -> float:
-    """Return the penalty of the network at a position."""
+    """Return the penalty of the network at a position, the first at position 0.
+
+    The shares lie one after the other on a circle, on which each network goes on by the golden ratio: then the networks
+    from any position on have penalties in these shares but for rounding, so that runs differ less than by chance.
+    """
     if index == 0:
         return next(iter(shares))
-    # A stream of its own: that of the seed and the position draws the rows.
-    rng = np.random.default_rng([seed, index, 1])
-    return float(rng.choice(list(shares), p=list(shares.values())))
+    ends = np.cumsum(list(shares.values()))
+    # A stream of its own: those of the seed and a position draw rows. The circle begins in the share of the first.
+    start = np.random.default_rng([seed, 0, 1]).uniform(0.0, ends[0])
+    place = (start + index * _GOLDEN) % 1.0
+    return list(shares)[min(int(np.searchsorted(ends, place, side="right")), len(ends) - 1)]
 
 
 def _shortened(training: Training, folds: Sequence[IndexArray], fraction: float, threads: int) -> Training:

@@ -37,7 +37,7 @@ _CROSS_VALIDATED_ROWS = 2_000
 _CROSS_VALIDATED_LABELS = 10_000
 # With fewer rows than this there is no validation by default.
 FEWEST_ROWS = 10
-# Bootstrap samples of the validation rows, by which several networks differ in their penalties.
+# Bootstrap samples of folds and validation rows, by which several networks differ in their penalties.
 _SAMPLES = 200
 
 
@@ -71,10 +71,14 @@ class Validation:
 
 @dataclass(frozen=True)
 class PenaltySearch:
-    """Penalties that were tried, in decreasing order, and their losses of rows or groups (penalty, unit)."""
+    """Penalties that were tried, in decreasing order, and their losses of rows or groups (penalty, unit).
+
+    `folds` (unit,) numbers the networks that a unit was left out of.
+    """
 
     tried: tuple[Validation, ...]
     losses: FloatArray
+    folds: IndexArray
     is_class: bool
 
     @property
@@ -98,14 +102,19 @@ class PenaltySearch:
         return self.tried[int(np.argmax(total <= error))].l2
 
     def shares(self, seed: int) -> dict[float, float]:
-        """Return the shares of bootstrap samples of the units that prefer each penalty; the first is that of all units.
+        """Return the shares of bootstrap samples that prefer each penalty; the first is that of all units.
 
-        Several networks take penalties in these proportions, so that what a rerun might choose is among them
-        (docs/rerun.md).
+        A sample draws folds, since networks trained again would differ, and of each as many units as it has. Several
+        networks take penalties in these proportions, so that what a rerun might choose is among them (docs/rerun.md).
         """
-        rng, units = np.random.default_rng([seed, 0, _SAMPLES]), self.losses.shape[1]
-        samples = (np.bincount(rng.integers(units, size=units), minlength=units) for _ in range(_SAMPLES))
-        counts = Counter(self.preferred(times.astype(np.float64)) for times in samples)
+        rng = np.random.default_rng([seed, 0, _SAMPLES])
+        parts = [np.flatnonzero(self.folds == fold) for fold in np.unique(self.folds)]
+
+        def sample() -> FloatArray:
+            drawn = [rng.choice(parts[fold], len(parts[fold])) for fold in rng.integers(len(parts), size=len(parts))]
+            return np.bincount(np.concatenate(drawn), minlength=len(self.folds)).astype(np.float64)
+
+        counts = Counter(self.preferred(sample()) for _ in range(_SAMPLES))
         return {l2: counts[l2] / _SAMPLES for l2 in dict.fromkeys([self.preferred(), *sorted(counts)])}
 
 
@@ -140,12 +149,16 @@ def search_penalties(
             if worse == 2:
                 break
     losses = np.array([one.row_losses for one in tried])
+    rows = np.concatenate(folds)
+    order = np.argsort(rows)
+    of_units = np.repeat(np.arange(len(folds)), [len(fold) for fold in folds])[order]
     groups = problem_copies(problem)
     if groups is not None:
-        _, unit = np.unique(groups[np.sort(np.concatenate(folds))], return_inverse=True)
+        _, first, unit = np.unique(groups[rows[order]], return_index=True, return_inverse=True)
         losses = np.array([np.bincount(unit, of_rows) for of_rows in losses])
+        of_units = of_units[first]
     is_class = problem.likelihood.has_classes or problem.likelihood.targets == "binary"
-    return PenaltySearch(tuple(tried), losses, is_class)
+    return PenaltySearch(tuple(tried), losses, of_units, is_class)
 
 
 def validate_penalty(
