@@ -13,6 +13,7 @@ from patrac_native import Gaussian, Note, PatracClassifier, PatracRegressor
 from patrac_native.fit.bins import Bins
 from patrac_native.fit.encoding import choose_bins
 from patrac_native.fit.preprocessor import Preprocessor
+from patrac_native.fit.report import _curve, report_of
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
 from patrac_native.fit.settings import Settings
 
@@ -133,3 +134,19 @@ def test_bins_and_components_exclude_each_other() -> None:
         collinear = np.column_stack([X[:, 0], X[:, 0] + 1e-3 * X[:, 1], X[:, 0] - 1e-3 * X[:, 1]])
         reg = PatracRegressor(bins=4, **QUICK).fit(collinear, y)
     assert isinstance(reg.preprocessor_.encoding, Bins)
+
+
+def test_a_report_shows_columns_and_not_bins() -> None:
+    """Effects, residuals and, of one input, the curve are over the columns of the table, in their units."""
+    X, y = steps(120)
+    X = 100 + 10 * X
+    with Note.collect():  # chains this short have not converged
+        one, two = (
+            PatracRegressor(bins=4, **QUICK).fit(inputs[:90], y[:90], held_out=(inputs[90:], y[90:]))
+            for inputs in (X[:, :1], X)
+        )
+    ((figure, text),) = _curve(one, "y")
+    low, high = figure.axes[0].lines[0].get_xdata()[[0, -1]]
+    assert np.allclose([low, high], [X[:90, 0].min(), X[:90, 0].max()]) and "over 0, the only input" in text
+    shown = report_of(two, two.result_.evaluation, name="steps", target="y").html()
+    assert "exchanging the values of a column between rows" in shown and "at most 4 bins" in shown

@@ -395,9 +395,14 @@ def _rerun_error(est: PatracEstimator) -> Iterator[tuple[Figure, str]]:
 def _curve(est: PatracEstimator, target: str) -> Iterator[tuple[Figure, str]]:
     """Yield a figure of f and y over the input, if there is one with enough different values."""
     data, preprocessor, units = est.result_.data.training, est.preprocessor_, est.target_scaling_
-    if len(preprocessor.names) != 1 or data.offset is not None or len(np.unique(data.X)) < _FEWEST_VALUES:
+    if len(preprocessor.names) != 1 or data.offset is not None:
         return
-    places = np.linspace(data.X.min(), data.X.max(), _PLACES)[:, None]
+    encoding = preprocessor.encoding
+    inputs = data.X if encoding is None else encoding.inverse(data.X)
+    if len(np.unique(inputs)) < _FEWEST_VALUES:
+        return
+    places = np.linspace(inputs.min(), inputs.max(), _PLACES)[:, None]
+    places = places if encoding is None else encoding.transform(places)
     lower, upper = est.draws_.distribution(places).interval(0.95)
     figure = page_figure(4.4)
     ax = plots.posterior_bands(
