@@ -91,7 +91,7 @@ def test_bins_are_taken_where_they_predict_left_out_rows_better() -> None:
 
 
 def test_bins_are_fewer_where_inputs_are_many() -> None:
-    """Neither 16 nor 8 nor 4 bins of 400 inputs are tried; of categories there are none."""
+    """Neither 16 nor 8 bins of 400 inputs are tried; of categories there are none."""
     rng = np.random.default_rng(3)
     assert chosen(rng.normal(size=(1_000, 400)), rng.normal(size=1_000), "auto") == (None, "")
     assert chosen(rng.integers(0, 2, (1_000, 3)) * 1.0, rng.normal(size=1_000), "auto") == (None, "")
