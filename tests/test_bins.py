@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from patrac_native import Gaussian, Note, PatracClassifier, PatracRegressor
-from patrac_native.fit.bins import Bins
-from patrac_native.fit.encoding import choose_bins
+from patrac_native.fit.bins import Bins, knots_of
+from patrac_native.fit.bins_choice import choose_bins
 from patrac_native.fit.preprocessor import Preprocessor
 from patrac_native.fit.report import _curve, report_of
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
@@ -28,26 +28,28 @@ def steps(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, (np.floor(X[:, 0] * 10) % 2) * 2 - 1 + 0.2 * X[:, 1] + 0.1 * rng.normal(size=n)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_bins_by_their_formula(weighted: bool) -> None:
+def test_bins_by_their_formula() -> None:
     """The formula by a loop over rows and bins, the moments of the rows, and the inverse, within and beyond them."""
     rng = np.random.default_rng(0)
-    x, weights = rng.gamma(2.0, size=(200, 2)), rng.uniform(0.5, 2, 200) if weighted else None
+    x = rng.gamma(2.0, size=(200, 2))
     inputs = np.column_stack([x[:, 0], rng.integers(0, 2, 200), x[:, 1]])
-    made = Bins.fit(inputs, weights, 4)
-    assert [len(knots) for knots in made.knots] == [5, 0, 5] and (made.number, made.encoded) == (9, 2)
+    made = Bins.fit(inputs, knots_of(inputs, 4))
+    assert [len(knots) for knots in made.knots] == [5, 0, 5] and (made.number, made.n_binned) == (9, 2)
     assert np.allclose(made.knots[0], np.quantile(inputs[:, 0], [0, 0.25, 0.5, 0.75, 1]), rtol=1e-15)
     encoded = made.transform(inputs)
     for column, first in ((0, 0), (2, 5)):
         knots = made.knots[column]
         for t in range(4):
             raw = (inputs[:, column] - knots[t]) / (knots[t + 1] - knots[t])
-            raw = np.array([min(max(one, 0.0), 1.0) for one in raw])  # of training rows no bin is left
-            mean = np.average(raw, weights=weights)
-            sd = np.sqrt(np.average((raw - mean) ** 2, weights=weights))
-            assert np.allclose(encoded[:, first + t], (raw - mean) / sd, rtol=1e-12, atol=1e-12)
+            raw = np.array([min(max(one, 0.0), 1.0) for one in raw])
+            assert np.allclose(encoded[:, first + t], (raw - raw.mean()) / raw.std(), rtol=1e-12, atol=1e-12)
     assert np.array_equal(encoded[:, 4], inputs[:, 1])
-    beyond = np.array([[-5.0, 0.0, 40.0], [3.0, 1.0, -2.0]])
+    # Beyond the rows the outermost inputs change by one for each mean width of a bin, and the others do not.
+    beyond = np.array([[-5.0, 0.0, 40.0], [30.0, 1.0, -2.0]])
+    raw = made.transform(beyond) * made.scale + made.mean
+    low, high = made.knots[0][[0, -1]]
+    width = (high - low) / 4
+    assert np.allclose(raw[:, :4], [[(-5 - low) / width, 0, 0, 0], [1, 1, 1, 1 + (30 - high) / width]], atol=1e-12)
     for rows in (inputs, beyond):
         assert np.allclose(made.inverse(made.transform(rows)), rows, rtol=1e-12, atol=1e-12)
     # A row's inputs do not depend on the others, to the bit.
@@ -60,7 +62,8 @@ def test_equal_values_share_a_bin_and_few_values_are_the_knots() -> None:
     rng = np.random.default_rng(1)
     mostly_zero = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.uniform(size=500))
     months = rng.choice([1.0, 2.0, 4.0, 7.0], 500, p=[0.9, 0.05, 0.03, 0.02])
-    made = Bins.fit(np.column_stack([mostly_zero, months, rng.integers(0, 2, 500)]), None, 8)
+    inputs = np.column_stack([mostly_zero, months, rng.integers(0, 2, 500)])
+    made = Bins.fit(inputs, knots_of(inputs, 8))
     assert [len(knots) for knots in made.knots] == [3, 4, 0] and made.knots[0][0] == 0
     assert (np.diff(made.knots[0]) > 0).all() and made.knots[1].tolist() == [1, 2, 4, 7]
     # Each value of four is an input of 0 and 1 up to its scale: steps that add up.
@@ -81,7 +84,7 @@ def test_bins_are_taken_where_they_predict_left_out_rows_better() -> None:
     """A target that jumps takes them; a smooth one does not, nor do too few rows or a fit without validation."""
     X, y = steps(1_000)
     made, text = chosen(X, y, "auto", max_iter=200)
-    assert made is not None and made.encoded == 2 and made.number == 32
+    assert made is not None and made.n_binned == 2 and made.number == 32
     assert "left-out rows with an NLPD lower by" in text and text.endswith("and they are taken")
     smooth = X[:, 0] + 0.5 * X[:, 1] + 0.3 * np.random.default_rng(2).normal(size=1_000)
     made, text = chosen(X, smooth, "auto", max_iter=200)
@@ -91,13 +94,40 @@ def test_bins_are_taken_where_they_predict_left_out_rows_better() -> None:
 
 
 def test_bins_are_fewer_where_inputs_are_many() -> None:
-    """Neither 16 nor 8 bins of 400 inputs are tried; of categories there are none."""
+    """Of 20 inputs 8 bins are tried, of 400 none; of categories there are none."""
     rng = np.random.default_rng(3)
-    assert chosen(rng.normal(size=(1_000, 400)), rng.normal(size=1_000), "auto") == (None, "")
-    assert chosen(rng.integers(0, 2, (1_000, 3)) * 1.0, rng.normal(size=1_000), "auto") == (None, "")
-    assert chosen(rng.integers(0, 2, (50, 3)) * 1.0, rng.normal(size=50), 4)[1].startswith(
-        "no input has more than two values"
-    )
+    y = rng.normal(size=1_000)
+    assert "by at most 8 bins of each of 20 inputs" in chosen(rng.normal(size=(1_000, 20)), y, "auto", max_iter=2)[1]
+    assert chosen(rng.normal(size=(1_000, 400)), y, "auto") == (None, "")
+    assert chosen(rng.integers(0, 2, (1_000, 3)) * 1.0, y, "auto") == (None, "")
+    assert chosen(rng.integers(0, 2, (50, 3)) * 1.0, y[:50], 4)[1].startswith("no input has more than two values")
+
+
+def test_rows_that_agree_by_chance_are_no_copies() -> None:
+    """Of two columns with few values many rows agree: their bins must neither hide nor make copies."""
+    rng = np.random.default_rng(4)
+    X, y = rng.integers(0, 12, (1_000, 2)) * 1.0, rng.integers(0, 5, 1_000) * 1.0
+    rows = Rows(X, y)
+    made = Bins.fit(X, knots_of(X, 16))
+    binned = rows.binned(made)
+    assert rows.copies() is None is binned.copies() and binned._replace(may_be_copies=True).copies() is not None
+    twice = Rows(np.repeat(rng.normal(size=(500, 2)), 2, axis=0), np.repeat(rng.normal(size=500), 2))
+    again = twice.binned(Bins.fit(twice.X, knots_of(twice.X, 16)))
+    assert np.array_equal(twice.copies(), again.copies())
+    # The comparison is of the same rows.
+    assert "1,000 left-out rows" in chosen(X, y, "auto", max_iter=2)[1]
+
+
+@pytest.mark.parametrize("made", [PatracRegressor, PatracClassifier])
+def test_a_fit_by_default_compares_bins(made: type) -> None:
+    """With weights, with few values of inputs and target, and with groups, of which two are too few to compare by."""
+    rng = np.random.default_rng(5)
+    X, y = rng.integers(0, 12, (1_000, 2)) * 1.0, rng.integers(0, 3, 1_000)
+    quick = {**QUICK, "max_iter": 3}
+    for given, lines in (({"sample_weight": rng.uniform(1, 2, 1_000)}, 1), ({"groups": np.arange(1_000) % 2}, 0)):
+        with Note.collect():  # chains this short have not converged
+            est = made(**quick).fit(X, y, **given)
+        assert sum("bins of inputs" in line for line in est.report_.lines) == lines
 
 
 @pytest.mark.parametrize("made", [PatracRegressor, PatracClassifier])

@@ -39,12 +39,11 @@ from patrac_native.files import (
     save_arrays,
 )
 from patrac_native.files import say as print_line
+from patrac_native.fit.bins_choice import choose_bins
 from patrac_native.fit.candidates import GRID_ROWS
 from patrac_native.fit.components import choose_components
-from patrac_native.fit.encoding import choose_bins
 from patrac_native.fit.evaluation import Evaluation, evaluate, members_of, of_fits
 from patrac_native.fit.fitting import FitReport, FitResult, fit_rows
-from patrac_native.fit.noise import may_take_log
 from patrac_native.fit.pieces import Pieces
 from patrac_native.fit.preprocessor import Preprocessor, as_frame, column_named, refuse_dates
 from patrac_native.fit.rows import FitData, FloatArray, Rows, TargetScaling, bounds_of_events
@@ -112,10 +111,11 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         Number of networks, >= 1, which are trained alike from other random weights and whose posteriors predict as an
         equally weighted mixture; by default 1, and where the architecture is chosen 4 for "mix" and 5 for classes.
     minutes : float
-        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training. It
-        determines the number of steps through the number of operations of a step and never through a clock, so that a
-        seed gives the same draws everywhere. The chains of one network end earlier once f, at 100 rows, has an R-hat of
-        at most 1.01 and 400 effective draws.
+        Budget of the fit on a nominal machine of two cores, > 0; default 0.1. Beyond 0.1 it includes the training, but
+        not the comparisons of kinds of noise and of bins, which are made with any budget. It determines the number of
+        steps through the number of operations of a step and never through a clock, so that a seed gives the same draws
+        everywhere. The chains of one network end earlier once f, at 100 rows, has an R-hat of at most 1.01 and 400
+        effective draws.
     precision : float, optional
         Replicates, networks with chains of their own, are added within `minutes` until a rerun would move the ends of
         90% intervals by at most this share of their width (standard deviation, median of up to 100 rows), or
@@ -158,7 +158,7 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         no worse). Reports speak of the columns all the same.
     bins : int or str
         How many bins each input of three or more values may get, 2 or more; 0 means none. The network then gets, in the
-        place of such an input, one for each bin, linear within it and constant outside (piecewise linear encoding;
+        place of such an input, one for each bin, linear within it and constant beside it (piecewise linear encoding;
         Gorishniy, Rubachev & Babenko 2022), so that it can follow jumps. Default "auto": 16, or 8 where there are many
         inputs, if networks predict left-out rows better by them; compared with 1,000 rows or more, and up to 250 inputs
         with bins, in about twice the time of a training. Principal components have none.
@@ -372,10 +372,6 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         for line in (self.preprocessor_.describe(), *self.preprocessor_.notes):
             say(line)
         inputs = self.preprocessor_.transform(rows)
-        if not isinstance(self.pca, str) and not isinstance(self.bins, str) and self.pca and self.bins:
-            raise ValueError(
-                f"pca={self.pca} and bins={self.bins} both take the place of the inputs; leave one of them out."
-            )
         # Inputs that are not standardised are meant to stay as they are, and bins that are asked for come first.
         pca = self.pca if (self.standardize and self.bins in ("auto", 0)) or self.pca != "auto" else 0
         components, about_components = choose_components(inputs, likelihoods[-1].typical(targets), weights, pca)
@@ -417,10 +413,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the rows with the inputs of bins, where these are taken."""
         bins = self.bins if self.standardize or self.bins != "auto" else 0
         likelihood = likelihoods[-1].for_training_targets(rows.y)
-        log = settings.log_target
-        if log is None and len(likelihoods) > 1:  # it may be chosen
-            log = may_take_log(rows.y)
-        settings = replace(settings, log_target=log)
+        settings = replace(settings, log_target=self._tried_logs(rows.y, likelihoods, settings)[-1])
         targets, n_targets, _ = self._scaled_targets(rows.y, rows.sample_weight, likelihood, settings)
         data = FitData(rows._replace(y=targets), None, n_targets, self.target_scaling_)
         scale = np.atleast_1d(self.target_scaling_.target_scale)
@@ -430,7 +423,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if made is None:
             return rows
         self.preprocessor_.encoding = made
-        return rows._replace(X=made.transform(rows.X))
+        return rows.binned(made)
 
     def _kept(self, given: Rows, unseen: Rows | None, settings: Settings) -> AbstractContextManager[Pieces]:
         """Open the folder in which the fit of rows is kept, if there is one."""
@@ -481,6 +474,10 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> tuple[Sequence[Likelihood], Likelihood | None, Settings]:
         """Return the likelihoods between which the fit chooses, the one that networks prefer, and the settings."""
         return likelihoods, None, settings
+
+    def _tried_logs(self, y: FloatArray, likelihoods: Sequence[Likelihood], settings: Settings) -> list[bool]:
+        """Return whether a fit is one of log y, or both if that is to be chosen."""
+        return [bool(settings.log_target)]
 
     @abstractmethod
     def _scaled_targets(

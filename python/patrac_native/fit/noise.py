@@ -69,9 +69,9 @@ class LeftOut(NamedTuple):
 
 
 def predict_left_out(likelihood: Likelihood, data: FitData, settings: Settings, scored: int) -> LeftOut | None:
-    """Train networks on four fifths of the training rows, and predict the rest by each; None if that is small.
+    """Train networks on four fifths of the training rows, and predict the rest by each; None if rows are too few.
 
-    There are as many networks, at most five, as leave out so many rows in turn, or all rows; the first one's validation
+    As many networks, at most five, are trained as leave out `scored` rows in turn, or all; the first one's validation
     chooses penalty and number of epochs of all. Networks of counts are trained under the Poisson likelihood, and the
     dispersion is the most likely one given their means. Part of it is the error of each network, which makes the
     estimate careful.

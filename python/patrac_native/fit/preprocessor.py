@@ -502,6 +502,8 @@ class Preprocessor:
                 raise ValueError("it has no column, or two of one name")
             if not set(names) <= set(made.table_columns):
                 raise ValueError("its columns are not among its table_columns")
+            if len(content["encoding"]) > 1:
+                raise ValueError("its encoding is two of them")
             for name, of_inputs in content["encoding"].items():
                 made.encoding = _ENCODINGS[name].from_dict(of_inputs, len(made.names))
             return made

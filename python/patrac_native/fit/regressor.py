@@ -241,13 +241,13 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
         runs if the budget pays for them.
         """
         given = settings.log_target
-        settings = replace(settings, log_target=bool(given))
-        likelihoods = [one.for_training_targets(rows.y) for one in likelihoods]
-        if not (len(likelihoods) > 1 and may_choose(settings, len(rows.X)) and rows.y.shape[1] == 1):
-            return likelihoods, None, settings
         # Held-out targets must be possible too.
         y = rows.y if unseen is None else np.concatenate([rows.y, unseen.y])
-        logs = [given is True] if given is not None or not may_take_log(y) else [False, True]
+        logs = self._tried_logs(y, likelihoods, settings)
+        settings = replace(settings, log_target=bool(given))
+        likelihoods = [one.for_training_targets(rows.y) for one in likelihoods]
+        if not _is_open(rows.y, likelihoods, settings):
+            return likelihoods, None, settings
         weights, standardize = rows.sample_weight, self.standardize
         scalings = [TargetScaling.fit(rows.y, weights, standardize=standardize, log=log) for log in logs]
         counts = replace(settings, likelihood="negative-binomial")
@@ -270,6 +270,12 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
             return likelihoods, kept[0], settings
         # Networks tell little of noise of each row where their own errors are large beside it: pilot runs may take it.
         return [*([] if is_coarse(rows.y) else likelihoods[:-1]), best.kind], best.kind, settings
+
+    def _tried_logs(self, y: FloatArray, likelihoods: Sequence[Likelihood], settings: Settings) -> list[bool]:
+        """Return whether a fit is one of log y, or both if that is to be chosen."""
+        if settings.log_target is None and _is_open(y, likelihoods, settings) and may_take_log(y):
+            return [False, True]
+        return [bool(settings.log_target)]
 
     def _scaled_targets(
         self, targets: npt.NDArray[Any], weights: FloatArray | None, likelihood: Likelihood, settings: Settings
@@ -512,6 +518,11 @@ class PatracRegressor(MultiOutputMixin, RegressorMixin, PatracEstimator):  # typ
     def _columns(self, values: FloatArray) -> FloatArray:
         """Return values (n, t) of each target as (n,), or as they are if y had columns."""
         return values if self._y_has_columns else values[:, 0]
+
+
+def _is_open(y: FloatArray, likelihoods: Sequence[Likelihood], settings: Settings) -> bool:
+    """Return whether networks choose the kind of noise of targets y (n, t)."""
+    return len(likelihoods) > 1 and may_choose(settings, len(y)) and y.shape[1] == 1
 
 
 def _of_times(

@@ -12,6 +12,7 @@ import pandas as pd
 
 from patrac_native import diagnostics
 from patrac_native.files import check_entries, check_numbers
+from patrac_native.fit.bins import Bins
 from patrac_native.fit.preprocessor import mean_and_scale, place
 from patrac_native.report import RerunError
 
@@ -203,19 +204,37 @@ def bounds_of_events(y: FloatArray, event: Any) -> FloatArray:
 
 
 class Rows(NamedTuple):
-    """Rows of a fit: inputs (n, d), targets (n,) or (n, t), and, if given, weights, log exposures and groups (n,)."""
+    """Rows of a fit: inputs (n, d), targets (n,) or (n, t), and, if given, weights, log exposures and groups (n,).
+
+    `may_be_copies` is False where rows with equal inputs are known to agree by chance.
+    """
 
     X: FloatArray
     y: Any
     sample_weight: FloatArray | None = None
     offset: FloatArray | None = None
     groups: npt.NDArray[np.intp] | None = None
+    may_be_copies: bool = True
+
+    def copies(self) -> npt.NDArray[np.intp] | None:
+        """Return the groups of rows that splits keep together: those given, or of equal rows if rows were copied."""
+        if self.groups is not None or not self.may_be_copies:
+            return self.groups
+        return diagnostics.copy_groups(np.reshape(self.y, (len(self.X), -1)), self.X, self.offset)
+
+    def binned(self, bins: Bins) -> Rows:
+        """Return the rows with the inputs of bins in the place of theirs.
+
+        These depend on each other, so that by them rows would seem copied that agree by chance.
+        """
+        made = self._replace(X=bins.transform(self.X))
+        return made._replace(may_be_copies=self.copies() is not None or made.copies() is None)
 
     def take(self, rows: npt.NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
         weights, offset = (None if part is None else part[rows] for part in (self.sample_weight, self.offset))
         groups = None if self.groups is None else self.groups[rows]
-        return Rows(self.X[rows], self.y[rows], weights, offset, groups)
+        return Rows(self.X[rows], self.y[rows], weights, offset, groups, self.may_be_copies)
 
     def spread(self, max_rows: int) -> Rows:
         """Return at most `max_rows` of the rows, evenly spread."""
@@ -240,14 +259,6 @@ class FitData:
     held_out: Rows | None
     n_targets: int
     units: TargetScaling
-
-    @property
-    def copies(self) -> npt.NDArray[np.intp] | None:
-        """The groups of training rows that splits keep together: those given, or of equal rows if rows were copied."""
-        if self.training.groups is not None:
-            return self.training.groups
-        y = np.reshape(self.training.y, (len(self.training.y), -1))
-        return diagnostics.copy_groups(y, self.training.X, self.training.offset)
 
     def layer_sizes(self, hidden: Sequence[int], outputs_per_target: int) -> list[int]:
         """Return the layer sizes of a network."""

@@ -225,9 +225,12 @@ class Settings:
 
 
 def check_parameters(parameters: Mapping[str, Any], owner: str) -> None:
-    """Raise ValueError that names the first parameter of an estimator of the class `owner` outside its constraints."""
+    """Raise ValueError that names a parameter of an estimator of the class `owner` outside its constraints."""
     wanted = {**CONSTRAINTS, **{name: NOISE_CONSTRAINTS[name] for name in NOISE_CONSTRAINTS if name in parameters}}
     validate_parameter_constraints(wanted, {name: parameters[name] for name in wanted}, caller_name=owner)
+    pca, bins = parameters["pca"], parameters["bins"]
+    if pca not in ("auto", 0) and bins not in ("auto", 0):
+        raise ValueError(f"pca={pca} and bins={bins} both take the place of the inputs; leave one of them out.")
 
 
 def _counts(value: Any, name: str) -> tuple[int, ...]:

@@ -104,6 +104,8 @@ def train_networks(
 
     `train_many` returns its best parameters so far, which are not what was asked for.
     """
+    # As groups of their own rows are divided at will, where `train` would look for copies among their inputs.
+    groups = rows.groups if rows.groups is not None or rows.may_be_copies else np.arange(len(rows.X))
     nets = settings.pieces.networks(
         lambda: pn.train_many(
             layer_sizes,
@@ -114,7 +116,7 @@ def train_networks(
             likelihood=likelihood,
             sample_weight=rows.sample_weight,
             offset=rows.offset,
-            groups=rows.groups,
+            groups=groups,
             l2=settings.l2 if l2 is None else l2,
             validation_fraction=settings.validation_fraction,
             activation=settings.activation,
@@ -200,7 +202,7 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
         n,
         seed=settings.random_state,
         labels=labels,
-        groups=data.copies,
+        groups=training.copies(),
         whole=groups is not None,
     )
     parts = round(1 / PILOT_FRACTION)
@@ -223,15 +225,16 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
 def folds(data: FitData, settings: Settings, rows: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield fifths of the training rows, each with the other rows, until `rows` are left out in all, or all are.
 
-    Of fewer than five groups each is a part. There are none if a fifth would be fewer than `MIN_ROWS` rows.
+    Of fewer than five groups each is a part. There are none if a fifth would be fewer than `MIN_ROWS` rows, or of two
+    groups, each of which a network without it could not be validated by.
     """
     training, scored = data.training, 0
     n, parts, whole = len(training.X), round(1 / PILOT_FRACTION), False
     if training.groups is not None:
         parts, whole = min(parts, len(np.unique(training.groups))), True
-    if PILOT_FRACTION * n < MIN_ROWS or parts < 2:
+    if PILOT_FRACTION * n < MIN_ROWS or parts < 3:
         return
-    shares, groups = [1 / parts] * (parts - 1), data.copies
+    shares, groups = [1 / parts] * (parts - 1), training.copies()
     for held in pn.diagnostics.split_rows(n, shares, seed=settings.random_state, groups=groups, whole=whole):
         if scored >= rows:
             return

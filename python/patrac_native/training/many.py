@@ -155,13 +155,14 @@ def _check_rows(rows: str | float) -> None:
 def _penalty(shares: Mapping[float, float], seed: int, index: int) -> float:
     """Return the penalty of the network at a position, the first at position 0.
 
-    The shares lie one after the other on a circle, on which each network goes on by the golden ratio: then the networks
-    from any position on have penalties in these shares but for rounding, so that runs differ less than by chance.
+    The shares lie one after the other on a circle, on which each network goes on by the golden ratio from a place in
+    the share of the first: any networks in a row have penalties in these shares but for rounding, so that runs differ less
+    than by chance. Where the first share is small, the sequence is nearly the same for any seed.
     """
     if index == 0:
         return next(iter(shares))
     ends = np.cumsum(list(shares.values()))
-    # A stream of its own: those of the seed and a position draw rows. The circle begins in the share of the first.
+    # A stream of its own: those of the seed and a position draw rows.
     start = np.random.default_rng([seed, 0, 1]).uniform(0.0, ends[0])
     place = (start + index * _GOLDEN) % 1.0
     return list(shares)[min(int(np.searchsorted(ends, place, side="right")), len(ends) - 1)]

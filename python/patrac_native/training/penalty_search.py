@@ -73,7 +73,7 @@ class Validation:
 class PenaltySearch:
     """Penalties that were tried, in decreasing order, and their losses of rows or groups (penalty, unit).
 
-    `folds` (unit,) numbers the networks that a unit was left out of.
+    `folds` (unit,) numbers the folds; that of a group which several folds share is that of its first row.
     """
 
     tried: tuple[Validation, ...]
