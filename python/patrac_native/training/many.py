@@ -156,8 +156,8 @@ def _penalty(shares: Mapping[float, float], seed: int, index: int) -> float:
     """Return the penalty of the network at a position, the first at position 0.
 
     The shares lie one after the other on a circle, on which each network goes on by the golden ratio from a place in
-    the share of the first: any networks in a row have penalties in these shares but for rounding, so that runs differ less
-    than by chance. Where the first share is small, the sequence is nearly the same for any seed.
+    the share of the first: any networks in a row have penalties in these shares but for rounding, so that runs differ
+    less than by chance. Where the first share is small, the sequence is nearly the same for any seed.
     """
     if index == 0:
         return next(iter(shares))
