@@ -138,7 +138,7 @@ def test_a_fit_with_bins_is_saved_and_speaks_of_columns(made: type, tmp_path: Pa
         est = made(bins=4, **QUICK).fit(X, y)
     before = est.preprocessor_
     assert before.names == ["0", "1"] and before.n_inputs == 8 == est.posterior_.network.net.layer_sizes[0]
-    assert "2 of 2 inputs get at most 4 bins each, as asked" in est.report_.lines
+    assert "at most 4 bins of each of 2 inputs, as asked" in est.report_.lines
     assert np.allclose(before.in_units(before.transform(X)), X)
     est.save(tmp_path / "est.npz")
     again = made.load(tmp_path / "est.npz")

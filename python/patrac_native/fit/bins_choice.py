@@ -31,7 +31,7 @@ def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins:
         made = Bins.fit(inputs, knots_of(inputs, int(bins)))
         if not made.n_binned:
             return None, "no input has more than two values, so that none gets bins"
-        return made, f"{made.n_binned} of {inputs.shape[1]} inputs get at most {bins} bins each, as asked"
+        return made, f"at most {bins} bins of {_of(made)}, as asked"
     if len(inputs) < _MIN_ROWS or settings.validation_fraction == 0:
         return None, ""
     knots, count = next(
@@ -52,7 +52,11 @@ def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins:
     text = (
         f"bins of inputs: networks predict {len(before.nlpd):,} left-out rows with an NLPD"
         f"{' of log y' if data.units.log else ''} {'lower' if gain > 0 else 'higher'} by {abs(gain):.3f} (standard "
-        f"error {error:.3f}) by at most {count} bins of each of {made.n_binned} inputs than by the inputs themselves, "
-        "and they are "
+        f"error {error:.3f}) by at most {count} bins of {_of(made)} than without, and they are "
     )
     return (made, f"{text}taken") if gain > 2 * error else (None, f"{text}not taken")
+
+
+def _of(made: Bins) -> str:
+    """Return which inputs have bins, in words."""
+    return "the input" if len(made.knots) == 1 else f"each of {made.n_binned} inputs"
