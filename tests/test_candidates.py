@@ -131,13 +131,13 @@ def test_the_time_of_a_search_is_counted_once_and_that_of_each_penalty_where_it_
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = X[:, 0] + 0.3 * rng.normal(size=60)
-    # A search waits for 100 epochs after a lowest loss before the 100th: of some penalties until the last epoch.
-    options: dict[str, Any] = {"max_epochs": 142, "seed": 0}
+    # A search waits for 300 epochs, of some penalties until the last one.
+    options: dict[str, Any] = {"max_epochs": 342, "seed": 0}
     with pn.Note.collect():
         unit = pn.train_many([2, 4, 1], X, y, networks=1, l2=0.1, validation_fraction=0, **options | {"max_epochs": 1})
-        nets = pn.train_many([2, 4, 1], X, y, networks=8, patience=300, **options)
+        nets = pn.train_many([2, 4, 1], X, y, networks=8, patience=400, **options)
         more = pn.train_many(
-            [2, 4, 1], X, y, networks=2, first=8, patience=300, l2=Choice.of(nets[0]).penalties, **options
+            [2, 4, 1], X, y, networks=2, first=8, patience=400, l2=Choice.of(nets[0]).penalties, **options
         )
     second = nominal_seconds(unit, 60)  # of an epoch
     found = {net.history.settings["l2"]: net.history.settings["validation"] for net in nets if net.history is not None}
