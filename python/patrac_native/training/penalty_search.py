@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 # than the best one, or after _SEARCH_STEPS penalties.
 _MAX_PENALTY = 31.6
 _SEARCH_STEPS = 12
-# Of classes, the largest penalty is taken whose validation loss exceeds the lowest by at most one standard error
-# (docs/tried.md): a posterior of the output weights undoes an early end of the training, and then follows features that
-# only a larger penalty keeps from following the training rows.
 # Bounds on the epochs and on the patience of each training of the search. The number of epochs of the network itself is
 # chosen without them, by another training where they ended that of the search.
 _SEARCH_EPOCHS, _SEARCH_PATIENCE = 1_000, 300
@@ -95,6 +92,8 @@ class PenaltySearch:
         best = int(np.argmin(self.losses @ times))
         if not self.is_class:
             return self.tried[best].l2
+        # A posterior of the output weights undoes an early end of the training, and then follows features that only a
+        # larger penalty keeps from following the training rows (docs/tried.md).
         excess = self.losses - self.losses[best]
         n, total = times.sum(), excess @ times
         squares = np.einsum("ku,ku,u->k", excess, excess, times)
