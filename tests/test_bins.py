@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from patrac_native import Gaussian, Note, PatracClassifier, PatracRegressor
+from patrac_native.fit import bins_choice
 from patrac_native.fit.bins import Bins, knots_of
 from patrac_native.fit.bins_choice import choose_bins
+from patrac_native.fit.noise import LeftOut
 from patrac_native.fit.preprocessor import Preprocessor
 from patrac_native.fit.report import _curve, report_of
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
@@ -62,12 +64,14 @@ def test_equal_values_share_a_bin_and_few_values_are_the_knots() -> None:
     rng = np.random.default_rng(1)
     mostly_zero = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.uniform(size=500))
     months = rng.choice([1.0, 2.0, 4.0, 7.0], 500, p=[0.9, 0.05, 0.03, 0.02])
-    inputs = np.column_stack([mostly_zero, months, rng.integers(0, 2, 500)])
+    nine, ten = (np.where(np.arange(500) < most, np.arange(500), 0) for most in (9, 10))
+    inputs = np.column_stack([mostly_zero, months, rng.integers(0, 2, 500), nine, ten])
     made = Bins.fit(inputs, knots_of(inputs, 8))
-    assert [len(knots) for knots in made.knots] == [3, 4, 0] and made.knots[0][0] == 0
+    # As many values as knots are knots; of one more, hardly any row has another than the first.
+    assert [len(knots) for knots in made.knots] == [3, 4, 0, 9, 0] and made.knots[0][0] == 0
     assert (np.diff(made.knots[0]) > 0).all() and made.knots[1].tolist() == [1, 2, 4, 7]
     # Each value of four is an input of 0 and 1 up to its scale: steps that add up.
-    steps_of = made.transform(np.array([[0.0, 4.0, 0.0]])) * made.scale + made.mean
+    steps_of = made.transform(np.array([[0.0, 4.0, 0.0, 0.0, 0.0]])) * made.scale + made.mean
     assert np.allclose(steps_of[0, 2:5], [1, 1, 0])
 
 
@@ -91,6 +95,21 @@ def test_bins_are_taken_where_they_predict_left_out_rows_better() -> None:
     assert made is None and text.endswith("not taken")
     assert chosen(X[:999], y[:999], "auto") == (None, "")
     assert chosen(X, y, "auto", validation_fraction=0) == (None, "") == chosen(X, y, 0)
+
+
+@pytest.mark.parametrize(("errors", "is_taken"), [(1.9, False), (2.1, True), (-2.1, False)])
+def test_bins_must_gain_two_standard_errors(errors: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 rows whose squared residuals differ by so many standard errors of their mean difference."""
+    gains = np.random.default_rng(6).normal(size=1_000)
+    gains += errors * gains.std(ddof=1) / np.sqrt(1_000) - gains.mean()
+    y = np.full((1_000, 1), 10.0)
+    residuals = iter([np.full(1_000, 5.0), np.sqrt(25.0 - 2 * gains)])  # of unit variance: half of the squares
+
+    def fake(*_: Any) -> LeftOut:
+        return LeftOut(Gaussian(1.0), y - next(residuals)[:, None], y, np.ones(1_000), 0.0)
+
+    monkeypatch.setattr(bins_choice, "predict_left_out", fake)
+    assert (chosen(*steps(1_000), "auto")[0] is not None) == is_taken
 
 
 def test_bins_are_fewer_where_inputs_are_many() -> None:

@@ -453,6 +453,10 @@ def test_samples_take_groups_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None
     shares = by_group.shares(0)
     assert list(shares) == [smaller, larger]
     assert abs(shares[larger] - 0.25) < 4 * 0.03
+    # A group has the fold of its rows: here even and odd rows, which are the folds.
+    row = np.arange(200)
+    of_folds = searched(monkeypatch, losses, groups=row // 4 + 100 * (row % 2))
+    assert of_folds.folds.tolist() == [0] * 50 + [1] * 50
 
 
 @pytest.mark.parametrize("is_class", [False, True])
