@@ -482,36 +482,36 @@ def test_smaller_posteriors_that_do_not_help_are_no_reason_for_the_larger() -> N
 
 def test_pilot_runs_of_few_rows_leave_out_each_in_turn() -> None:
     numbers = arrays(100)
-    ((held, kept),) = pilot_parts(numbers, settings())
+    ((held, kept),) = pilot_parts(numbers)
     assert (len(held.X), len(kept.X), pilot_runs(100)) == (20, 80, 1)
     for rows in (97, 20):
-        parts = pilot_parts(arrays(rows), settings())
+        parts = pilot_parts(arrays(rows))
         assert len(parts) == pilot_runs(rows) == 5
         left_out = np.concatenate([held.y for held, _ in parts])
         np.testing.assert_array_equal(np.sort(left_out), np.sort(arrays(rows).training.y))
         assert all(len(held.X) + len(kept.X) == rows for held, kept in parts)
         assert not any(set(held.y) & set(kept.y) for held, kept in parts)
-    assert pilot_parts(arrays(19), settings()) == [] and pilot_runs(19) == 0
+    assert pilot_parts(arrays(19)) == [] and pilot_runs(19) == 0
     # Labels tell less than numbers.
     for rows, runs in ((100, 5), (2000, 5), (2001, 1)):
-        assert len(pilot_parts(classes(rows), settings(), by_class=True)) == pilot_runs(rows, by_class=True) == runs
+        assert len(pilot_parts(classes(rows), by_class=True)) == pilot_runs(rows, by_class=True) == runs
 
 
 def test_pilot_runs_of_few_rows_divide_neither_groups_nor_rare_classes() -> None:
     data = classes(60)
     labels = np.r_[np.full(3, 2), data.training.y[3:]]  # three rows of a third class
     rare = dataclasses.replace(data, training=data.training._replace(y=labels))
-    parts = pilot_parts(rare, settings(), by_class=True)
+    parts = pilot_parts(rare, by_class=True)
     assert len(parts) == 5 and sum(len(held.X) for held, _ in parts) == 57
     assert all(set(kept.y) == {0, 1, 2} and (kept.y == 2).sum() == 3 for _, kept in parts)
     # Values are divided as classes are.
     values = np.array([-2.5, 0.0, 7.0])
     numbers = dataclasses.replace(rare, training=rare.training._replace(y=values[labels]))
-    for (held, _), (again, _) in zip(parts, pilot_parts(numbers, settings(), by_class=True), strict=True):
+    for (held, _), (again, _) in zip(parts, pilot_parts(numbers, by_class=True), strict=True):
         np.testing.assert_array_equal(values[held.y], again.y)
     few = classes(45)
     grouped = dataclasses.replace(few, training=few.training._replace(groups=np.arange(45) % 3))
-    parts = pilot_parts(grouped, settings())
+    parts = pilot_parts(grouped)
     assert [len(set(held.groups)) for held, _ in parts] == [1, 1, 1]
     assert not any(set(held.groups) & set(kept.groups) for held, kept in parts)
 

@@ -64,7 +64,7 @@ def test_pilot_runs_of_one_network_end_once_f_can_be_used() -> None:
     reg, _ = fitted(minutes=0.03, architecture="auto")
     ended = [trial for trial in reg.result_.trials if trial.candidate.networks == 1 and trial.draws.n_draws < 100]
     assert ended
-    ((unseen, _),) = pilot_parts(reg.result_.data, reg.result_.settings)
+    ((unseen, _),) = pilot_parts(reg.result_.data)
     for trial in ended:
         assert isinstance(trial.draws, pn.Draws)
         assert have_converged(unseen.X, trial.draws, rhat=1.05, ess=100)

@@ -89,7 +89,7 @@ def test_the_gradient_of_training_is_that_of_seitzer() -> None:
     for beta in (0.0, 0.5, 0.8, 1.0):
         likelihood = pn.HeteroscedasticGaussian(beta)
         ones = np.ones(6)
-        problem = Problem((6, 4), "tanh", likelihood, np.eye(6), y, ones, "adam", 0.01, 6, 0, "float64")
+        problem = Problem((6, 4), "tanh", likelihood, np.eye(6), y, ones, "adam", 0.01, 6, 0, 0, "float64")
         value, gradient = problem.compiled(ones).log_likelihood_and_grad(theta[None], 1)
         assert value[0] == pytest.approx(likelihood.log_likelihood_rows(outputs, y).sum(), rel=1e-13)
         of_outputs = gradient[0, :24].reshape(4, 6).T

@@ -87,6 +87,21 @@ def test_the_first_network_is_that_of_train_and_others_have_penalties_of_the_sam
     assert len({net.history.settings["l2"] for net in nets if net.history is not None}) > 1
 
 
+def test_one_seed_of_the_validation_chooses_alike_for_networks_of_other_seeds() -> None:
+    """Trainings by other seeds find the same penalties and epochs; by default the seed is that of the networks."""
+    nets, others = several(seed=5, validation_seed=7), several(seed=600, validation_seed=7)
+    for net, other in zip(nets, others, strict=True):
+        assert net.history is not None and other.history is not None
+        for name in ("l2", "penalties", "validation", "validation_seed"):
+            assert net.history.settings[name] == other.history.settings[name]
+        np.testing.assert_array_equal(net.history.validation_mse, other.history.validation_mse)
+        assert not equal(net, other)
+    assert all(map(equal, several(seed=5), several(seed=5, validation_seed=5)))
+    assert not np.array_equal(nets[0].history.validation_mse, several(seed=5)[0].history.validation_mse)
+    with pytest.raises(ValueError, match="validation_seed must be below"):
+        several(validation_seed=2**64)
+
+
 def test_penalties_of_a_saved_network_give_the_networks_that_follow(tmp_path: Path) -> None:
     whole = several(networks=4)
     whole[0].save(tmp_path / "net.npz")

@@ -39,7 +39,8 @@ def problem(
     """Return the problem of a network with one hidden layer of five nodes in float64."""
     likelihood = likelihood or pn.Gaussian(1.0)
     m = 1 if likelihood.targets != "class" else int(y.max()) + 1
-    standard: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": len(X), "seed": 3}
+    standard: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": len(X)}
+    standard |= {"seed": 3, "validation_seed": 3, "dtype": "float64"}
     return Problem(
         (X.shape[1], 5, m),
         "tanh",
@@ -47,7 +48,7 @@ def problem(
         X,
         likelihood.check_targets(y, len(X), m),
         likelihood.row_weights(weights, len(X)),
-        **(standard | {"dtype": "float64"} | settings),
+        **(standard | settings),
     )
 
 
@@ -261,7 +262,7 @@ def test_a_validation_loss_that_is_never_finite_is_an_error() -> None:
     X, y = np.linspace(-1, 1, 20)[:, None], np.ones(20)
     X[3] = 1e30  # the square of the output overflows
     of = problem(X, y, learning_rate=1e-9)
-    of = dataclasses.replace(of, activation="relu", dtype="float32", seed=1)
+    of = dataclasses.replace(of, activation="relu", dtype="float32", validation_seed=1)
     with pytest.raises(ValueError, match=r"train: the loss of the validation rows is inf in every epoch\. Standardise"):
         penalty_search.cross_validate(of, 0.1, [np.array([3])], max_epochs=5, patience=5)
 

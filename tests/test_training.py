@@ -239,6 +239,7 @@ def test_losses_of_parts_of_the_rows_hold_all_constants(likelihood: Likelihood) 
         learning_rate=0.1,
         batch_size=n,
         seed=0,
+        validation_seed=0,
         dtype="float64",
         offset=offset,
     )

@@ -1,13 +1,13 @@
 """The rerun error that one run states beside the spread of complete reruns, on sets whose chains meet and do not meet.
 
-`python bench/quality/reruns.py --data FOLDER --out FILE` runs every problem 20 times, each with a seed of its own
-for training, choices and chains, and prints for the ends of 90% intervals of y, the ends of 90% bands of f and the mean
-(for classes the probabilities): the standard deviation over reruns, median and 90th percentile of at most 100 held-out
-rows, in units of the interval's width; the ratio of what the reruns state to it, of root mean squares; and the share of
-reruns whose own stated margin (90%) holds the mean of all. The twin states the error as if draws
-were the unit: the same draws, dealt to the chains at random. Of draws of another sampler there is the usual Monte Carlo
-standard error of the mean and of quantiles of f too, from their effective sample size. Results do not depend on the
-load of the machine.
+`python bench/quality/reruns.py --data FOLDER --out FILE` runs every problem 20 times, each with a seed of its own for
+networks and chains (what a fit chooses does not depend on it), and prints for the ends of 90% intervals of y, the ends
+of 90% bands of f and the mean (for classes the probabilities): the standard deviation over reruns, median and 90th
+percentile of at most 100 held-out rows, in units of the interval's width; the ratio of what the reruns state to it, of
+root mean squares; and the share of reruns whose own stated margin (90%) holds the mean of all. The twin states the
+error as if draws were the unit: the same draws, dealt to the chains at random. Of draws of another sampler there is the
+usual Monte Carlo standard error of the mean and of quantiles of f too, from their effective sample size. Results do not
+depend on the load of the machine.
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ def choose_bins(data: FitData, likelihood: Likelihood, settings: Settings, bins:
         return None, ""
     made = Bins.fit(inputs, knots)
     rows = data.training.spread(_MAX_ROWS)
-    settings = replace(settings, random_state=0)  # the same choice for any seed
     before, after = (
         predict_left_out(likelihood, replace(data, training=one), settings, _SCORED_ROWS)
         for one in (rows, rows.binned(made))

@@ -196,26 +196,18 @@ class Candidate:
         schedule: Schedule,
         settings: Settings,
         *,
-        pilot: pn.Draws | pn.DrawsMixture | None = None,
         until: Callable[[pn.Draws], bool] | None = None,
         least_draws: int = _SCORED_DRAWS,
         say: Callable[[str], None] = print,
     ) -> pn.Draws | pn.DrawsMixture:
         """Sample the posteriors; several give a mixture. Raises RunInterrupted for fewer than `least_draws` of a chain.
 
-        Where chains start at networks, the first of them go on from where those of a pilot run ended, each of which
-        began at a network of its own. `until` ends the run of a single posterior early, as in `pn.sample`.
+        `until` ends the run of a single posterior early, as in `pn.sample`.
         """
         arguments = self._arguments(posts[0], schedule, settings)
-        init: str | npt.NDArray[Any] = "auto"
-        if self.starts_at_networks:
-            init = self._starts(posts[0], nets)
-            if isinstance(pilot, pn.Draws):
-                ends = pilot.theta[: self.chains, -1]
-                init[: len(ends)] = ends
+        if len(posts) == 1:
+            arguments["init"] = self._starts(posts[0], nets) if self.starts_at_networks else "auto"
         with pn.Note.collect(*_NOTES_OF_VERDICT):
-            if len(posts) == 1:
-                arguments["init"] = init
             found = settings.pieces.sample(posts, chains=self.chains, until=until, **arguments)
         usable = [draws for draws in found if draws.n_draws >= least_draws]
         if not usable:

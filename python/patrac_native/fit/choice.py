@@ -132,7 +132,7 @@ def run_pilots(
     trials if there are too few rows to tell.
     """
     likelihood = candidates[0].likelihood
-    parts = pilot_parts(data, settings, by_class=likelihood.has_classes)
+    parts, settings = pilot_parts(data, by_class=likelihood.has_classes), settings.for_choices
     if not parts:
         return []
     pilots = [candidate.pilot() for candidate in candidates]

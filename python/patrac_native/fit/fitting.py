@@ -116,11 +116,10 @@ def fit_rows(
 
     posts = candidate.posteriors(nets, data.training, settings)
     say(f"  prior: {describe_prior(posts[0].network.prior, settings)}")
-    pilot = None if chosen.pilot is None else chosen.pilot.draws
     kind = LEAVE_ONE_OUT if data.held_out is None else HELD_OUT
     scored = data.training.spread(_LOO_ROWS) if data.held_out is None else data.held_out
     grid = scored.spread(GRID_ROWS).X
-    draws = _sample(candidate, posts, nets, chosen.minutes, settings, pilot, grid, kind, say)
+    draws = _sample(candidate, posts, nets, chosen.minutes, settings, grid, kind, say)
     say(f"  {describe_noise(draws, data.units)}".rstrip())
     seconds["sampling"] = members_of(draws)[0].settings["seconds"]
     reached = None
@@ -159,7 +158,6 @@ def _sample(
     nets: Sequence[pn.Network],
     minutes: float,
     settings: Settings,
-    pilot: pn.Draws | pn.DrawsMixture | None,
     grid: FloatArray,
     kind: str,
     say: Callable[[str], None],
@@ -183,7 +181,6 @@ def _sample(
         nets,
         schedule,
         settings,
-        pilot=pilot,
         until=functools.partial(_is_enough, grid, settings.precision, posts[0].plan(settings.kernel).is_independent)
         if may_end
         else None,

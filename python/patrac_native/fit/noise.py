@@ -76,10 +76,10 @@ def predict_left_out(likelihood: Likelihood, data: FitData, settings: Settings, 
     dispersion is the most likely one given their means. Part of it is the error of each network, which makes the
     estimate careful.
     """
-    is_count = likelihood.targets == "count"
+    settings, is_count = settings.for_choices, likelihood.targets == "count"
     by, seconds = pn.Poisson() if is_count else likelihood, 0.0
     parts: list[tuple[Any, ...]] = []
-    for held, kept in folds(data, settings, rows=scored):
+    for held, kept in folds(data, rows=scored):
         sizes = data.layer_sizes(settings.hidden_layer_sizes, by.outputs_per_target)
         with pn.Note.collect():  # notes on a training are about its use; these networks are scored
             nets = train_networks(sizes, kept, by, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +32,9 @@ NOISE_CHOICES: tuple[Likelihood, ...] = (pn.HeteroscedasticGaussian(), pn.Gaussi
 # Numbers of chains and of draws of each for one network and for several; the budget by which a posterior is chosen
 # where `thin` takes the place of `minutes`.
 CHAINS, DRAWS, MINUTES_WITH_THIN = (4, 2), (500, 250), 2.0
+# The seed of all that a fit chooses from its rows, whatever its own: fits by other seeds differ in their networks and
+# chains alone, which are the replicates of the rerun error.
+CHOICE_SEED = 0
 
 _COUNT = Interval(numbers.Integral, 1, None, closed="left")
 _COLUMNS = [None, "array-like", str, numbers.Integral]
@@ -140,6 +143,11 @@ class Settings:
         made._check_noise()
         made.given_architecture()
         return made
+
+    @property
+    def for_choices(self) -> Settings:
+        """The settings by which a fit chooses from its rows, the same for any seed."""
+        return replace(self, random_state=CHOICE_SEED)
 
     @property
     def progress(self) -> bool | None:

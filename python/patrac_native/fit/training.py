@@ -15,7 +15,7 @@ import numpy as np
 import patrac_native as pn
 from patrac_native.fit.budget import CORES
 from patrac_native.fit.rows import FitData, Rows, TargetScaling
-from patrac_native.fit.settings import Likelihood, Settings
+from patrac_native.fit.settings import CHOICE_SEED, Likelihood, Settings
 
 # With more rows than this, training uses mini-batches of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS = 5_000
@@ -121,6 +121,7 @@ def train_networks(
             validation_fraction=settings.validation_fraction,
             activation=settings.activation,
             seed=settings.random_state,
+            validation_seed=CHOICE_SEED,
             threads=settings.n_jobs,
             progress=settings.progress,
             **_arguments(len(rows.X), settings.max_iter),
@@ -136,7 +137,7 @@ def nominal_seconds(nets: Sequence[pn.Network], rows: int, batch_rows: int | Non
 
     The rows of a batch are by default those of `train_networks`.
     """
-    epochs = sum(_epochs(net) for net in nets) / min(CORES, len(nets)) + _validation_epochs(nets)
+    epochs = sum(Choice.of(net).epochs for net in nets) / min(CORES, len(nets)) + _validation_epochs(nets)
     return epochs * _seconds_of_epoch(nets[0], rows, batch_rows)
 
 
@@ -144,14 +145,8 @@ def seconds_of_more(nets: Sequence[pn.Network], rows: int, count: int) -> float:
     """Return the nominal time that `count` more networks would take, and the validation by their known penalties."""
     if not count:
         return 0.0
-    epochs = count * _epochs(nets[0]) / min(CORES, count) + _validation_epochs(nets, searched=False)
+    epochs = count * Choice.of(nets[0]).epochs / min(CORES, count) + _validation_epochs(nets, searched=False)
     return epochs * _seconds_of_epoch(nets[0], rows)
-
-
-def _epochs(net: pn.Network) -> int:
-    """Return for how many epochs a network was trained."""
-    assert net.history is not None
-    return len(net.history.loss)
 
 
 def _validation_epochs(nets: Sequence[pn.Network], *, searched: bool = True) -> int:
@@ -187,7 +182,7 @@ def pilot_runs(rows: int, *, by_class: bool = False) -> int:
     return 1
 
 
-def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) -> list[tuple[Rows, Rows]]:
+def pilot_parts(data: FitData, *, by_class: bool = False) -> list[tuple[Rows, Rows]]:
     """Return rows that pilot runs leave out, each with the others: a fifth or each fifth in turn, see `pilot_runs`.
 
     Of fewer than five groups each is a part. There are none of fewer than `MIN_ROWS` rows, or where parts would be
@@ -200,7 +195,7 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
     split = functools.partial(
         pn.diagnostics.split_rows,
         n,
-        seed=settings.random_state,
+        seed=CHOICE_SEED,
         labels=labels,
         groups=training.copies(),
         whole=groups is not None,
@@ -222,7 +217,7 @@ def pilot_parts(data: FitData, settings: Settings, *, by_class: bool = False) ->
     return [(training.take(held), training.take(np.setdiff1d(np.arange(n), held))) for held in turns if len(held)]
 
 
-def folds(data: FitData, settings: Settings, rows: int) -> Iterator[tuple[Rows, Rows]]:
+def folds(data: FitData, rows: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield fifths of the training rows, each with the other rows, until `rows` are left out in all, or all are.
 
     Of fewer than five groups each is a part. There are none if a fifth would be fewer than `MIN_ROWS` rows, or of two
@@ -235,7 +230,7 @@ def folds(data: FitData, settings: Settings, rows: int) -> Iterator[tuple[Rows, 
     if PILOT_FRACTION * n < MIN_ROWS or parts < 3:
         return
     shares, groups = [1 / parts] * (parts - 1), training.copies()
-    for held in pn.diagnostics.split_rows(n, shares, seed=settings.random_state, groups=groups, whole=whole):
+    for held in pn.diagnostics.split_rows(n, shares, seed=CHOICE_SEED, groups=groups, whole=whole):
         if scored >= rows:
             return
         scored += len(held)

@@ -48,6 +48,7 @@ class Problem:
     learning_rate: float
     batch_size: int  # number of rows, at most n
     seed: int  # of the initial parameters and of the mini-batches
+    validation_seed: int  # of the validation rows, and the seed of the networks that these validate
     dtype: str
     left_out: FloatArray | None = None  # (n,), weights of rows that are left out of the training to validate it
     offset: FloatArray | None = None  # (n, m), added to the outputs of each row

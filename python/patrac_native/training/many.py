@@ -124,7 +124,7 @@ def train_many(
     for note in prepared.notes:
         note.give(stacklevel=2)
     shares, positions = prepared.shares(), range(position, position + count)
-    drawn = [_penalty(shares, prepared.problem.seed, index) for index in positions]
+    drawn = [_penalty(shares, prepared.problem.validation_seed, index) for index in positions]
     at = {
         one: _shortened(prepared.at_penalty(one, show=show, threads=most), prepared.folds, fraction, most)
         for one in dict.fromkeys(drawn)

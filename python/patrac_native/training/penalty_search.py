@@ -200,6 +200,7 @@ def cross_validate(
 
     That is when it has not fallen for `patience` epochs.
     """
+    problem = replace(problem, seed=problem.validation_seed)
     n, weights = problem.n_rows, problem.row_weights
     held = np.zeros((len(folds), n))
     for fold, rows in enumerate(folds):
@@ -299,7 +300,12 @@ def validation_folds(problem: Problem, fraction: float) -> list[IndexArray]:
         shares = [1 / used] * (used - 1)
     try:
         split = split_rows(
-            len(rows), shares, seed=problem.seed + 1, labels=kept, groups=groups, whole=problem.groups is not None
+            len(rows),
+            shares,
+            seed=problem.validation_seed + 1,
+            labels=kept,
+            groups=groups,
+            whole=problem.groups is not None,
         )
     except ValueError as few:
         raise ValueError(too_few) from few

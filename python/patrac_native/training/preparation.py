@@ -98,7 +98,7 @@ class PreparedTraining:
 
     def shares(self) -> dict[float, float]:
         """Return the shares of several networks by penalty, which begin with that of the first network."""
-        return dict(self.given) if self.search is None else self.search.shares(self.problem.seed)
+        return dict(self.given) if self.search is None else self.search.shares(self.problem.validation_seed)
 
     def at_penalty(self, l2: float, *, show: bool = False, threads: int | None = None) -> Training:
         """Return the training at a penalty, with the number of epochs that validation rows choose at it."""
@@ -140,6 +140,7 @@ def prepare_training(
     validation_fraction: float | None = None,
     batch_size: int | None = None,
     seed: int = 0,
+    validation_seed: int | None = None,
     dtype: Literal["float32", "float64"] = "float32",
     preset: Literal["default", "paper"] | None = None,
     show: bool = False,
@@ -200,6 +201,7 @@ def prepare_training(
         learning_rate=settings["learning_rate"],
         batch_size=batch_size,
         seed=check_seed(seed),
+        validation_seed=check_seed(seed if validation_seed is None else validation_seed, "validation_seed"),
         dtype=dtype,
     )
     notes: tuple[Note, ...] = ()
@@ -238,6 +240,7 @@ def prepare_training(
         "likelihood": likelihood.to_dict(),
         "batch_size": batch_size,
         "seed": seed,
+        "validation_seed": problem.validation_seed,
         "dtype": dtype,
         "preset": preset,
     }

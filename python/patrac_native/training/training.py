@@ -40,6 +40,7 @@ def train(
     validation_fraction: float | None = None,
     batch_size: int | None = None,
     seed: int = 0,
+    validation_seed: int | None = None,
     dtype: Literal["float32", "float64"] = "float32",
     progress: bool | None = None,
     preset: Literal["default", "paper"] | None = None,
@@ -108,8 +109,11 @@ def train(
         update (Polyak & Juditsky 1992): the plain mean in the first epoch and an exponential one from then on, in which
         an update has the share 1 / (batches of an epoch).
     seed : int
-        0 <= seed < 2^64, for the initial parameters, the mini-batches and the validation rows; default 0. On one
-        machine, equal seeds give equal results.
+        0 <= seed < 2^64, for the initial parameters and the mini-batches; default 0. On one machine, equal seeds give
+        equal results.
+    validation_seed : int, optional
+        The same for the validation rows and the networks that these validate; default `seed`. With one for all,
+        trainings by other seeds take the same penalty and number of epochs.
     dtype : {"float32", "float64"}
         The dtype of the arithmetic; default "float32". The network holds float64 in either case.
     progress : bool, optional
@@ -159,6 +163,7 @@ def train(
         validation_fraction=validation_fraction,
         batch_size=batch_size,
         seed=seed,
+        validation_seed=validation_seed,
         dtype=dtype,
         preset=preset,
         show=show,

@@ -195,11 +195,11 @@ def check_count(value: Any, name: str, least: int = 1) -> int:
     return count
 
 
-def check_seed(value: Any) -> int:
+def check_seed(value: Any, name: str = "seed") -> int:
     """Return `value` as an int if it is a whole number in 0..2^64 - 1, else raise TypeError or ValueError."""
-    seed = check_count(value, "seed", least=0)
+    seed = check_count(value, name, least=0)
     if seed >= 2**64:
-        raise ValueError(f"seed must be below 2^64; got {seed}.")
+        raise ValueError(f"{name} must be below 2^64; got {seed}.")
     return seed
 
 
