@@ -71,8 +71,7 @@ class Watched:
             nlpd, of_networks = self._scores[one.likelihood.name]
             rows = nlpd + 0.1 * noise
             scores = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, np.full(400, of_networks), inside))
-            draws: Any = None
-            trials.append(Trial(one, 1, scores, draws))
+            trials.append(Trial(one, 1, scores))
             self.tried.append((one, minutes))
             if trials[0].is_convincing:
                 break
@@ -355,7 +354,7 @@ def test_a_posterior_of_classes_that_is_worse_than_its_networks_gives_way_to_a_s
             rows = scores[tried[-1]] + 0.1 * np.random.default_rng(len(tried)).choice([-1.0, 1.0], 400)
             rows += scores[tried[-1]] - rows.mean()
             scored = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, np.full(400, 0.5)))
-            trials.append(Trial(one, 1, scored, None))  # type: ignore[arg-type]
+            trials.append(Trial(one, 1, scored))
             if trials[0].is_convincing:
                 break
         return trials
@@ -397,7 +396,7 @@ def test_a_regression_that_is_worse_than_its_networks_gives_way_too_and_warns_if
             rows += nlpd - rows.mean()
             inside = np.arange(400) < 360
             scored = Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, np.full(400, 0.5), inside))
-            trials.append(Trial(one, 1, scored, None))  # type: ignore[arg-type]
+            trials.append(Trial(one, 1, scored))
             if trials[0].is_convincing:
                 break
         return trials
@@ -446,7 +445,7 @@ def test_by_how_much_a_posterior_is_worse_where_smaller_ones_are_tried(
         nlpd = 0.5 + excess * (not smaller) + 0.1 * np.tile([-1.0, 1.0], 200)
         inside = np.arange(400) < 360 if kind == "numbers" else None
         scored = Evaluation({}, {"nlpd": nlpd}, calibrate("validation", nlpd, np.full(400, 0.5), inside))
-        return [Trial(one, 1, scored, None) for one in candidates]  # type: ignore[arg-type]
+        return [Trial(one, 1, scored) for one in candidates]
 
     monkeypatch.setattr(posterior_choice, "run_pilots", run)
     given = settings(hidden_layer_sizes=(20,), networks=2 if kind == "classes" else None)
@@ -471,9 +470,7 @@ def test_smaller_posteriors_that_do_not_help_are_no_reason_for_the_larger() -> N
     )
     nlpd = 0.5 + 0.1 * np.tile([-1.0, 1.0], 200)
     trials = [
-        Trial(
-            one, 1, Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, nlpd, np.arange(400) < inside)), None
-        )  # type: ignore[arg-type]
+        Trial(one, 1, Evaluation({}, {"nlpd": rows}, calibrate("validation", rows, nlpd, np.arange(400) < inside)))
         for one, rows, inside in ((larger, nlpd + 0.1, 360), (smaller, nlpd - 0.1, 200))
     ]
     trials[1] = dataclasses.replace(trials[1], is_smaller=True)

@@ -60,16 +60,26 @@ def test_a_fit_ends_once_f_has_converged() -> None:
     assert reg.report_.converged and reg.result_.interruption == ""
 
 
-def test_pilot_runs_of_one_network_end_once_f_can_be_used() -> None:
+def test_pilot_runs_of_one_network_end_once_f_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[Any] = []
+    sample = Candidate.sample
+
+    def record(self: Candidate, *arguments: Any, **named: Any) -> Any:
+        runs.append(sample(self, *arguments, **named))
+        return runs[-1]
+
+    monkeypatch.setattr(Candidate, "sample", record)
     reg, _ = fitted(minutes=0.03, architecture="auto")
-    ended = [trial for trial in reg.result_.trials if trial.candidate.networks == 1 and trial.draws.n_draws < 100]
+    tried = list(zip(reg.result_.trials, runs, strict=False))  # the last run is the fit's own
+    assert len(runs) == len(tried) + 1
+    ended = [(trial, draws) for trial, draws in tried if trial.candidate.networks == 1 and draws.n_draws < 100]
     assert ended
     ((unseen, _),) = pilot_parts(reg.result_.data)
-    for trial in ended:
-        assert isinstance(trial.draws, pn.Draws)
-        assert have_converged(unseen.X, trial.draws, rhat=1.05, ess=100)
-        assert trial.steps == trial.draws.settings["warmup_steps"] + trial.draws.settings["thin"] * trial.draws.n_draws
-    assert all(trial.draws.n_draws == 100 for trial in reg.result_.trials if trial.candidate.networks > 1)
+    for trial, draws in ended:
+        assert isinstance(draws, pn.Draws)
+        assert have_converged(unseen.X, draws, rhat=1.05, ess=100)
+        assert trial.steps == draws.settings["warmup_steps"] + draws.settings["thin"] * draws.n_draws
+    assert all(draws.n_draws == 100 for trial, draws in tried if trial.candidate.networks > 1)
 
 
 def test_a_given_number_of_steps_is_kept() -> None:

@@ -387,7 +387,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         about_noise: list[str] = []
         with pn.Note.collect() as notes, self._kept(given, unseen, settings) as pieces:
             if pieces.seed is not None:
-                settings = replace(settings, pieces=pieces, random_state=pieces.seed, draws=pieces.first_draws)
+                settings = settings.with_random_state(pieces.seed)
+                settings = replace(settings, pieces=pieces, draws=pieces.first_draws)
             likelihoods, by_networks, settings = self._kind_of_noise(
                 given, unseen, likelihoods, settings, about_noise.append
             )
@@ -435,7 +436,8 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         found = contents_hash({name: np.asarray(values) for name, values in arrays.items() if values is not None})
         identity = {"rows": found.tobytes().hex(), "likelihood": None}
         identity |= {one.name: _plain(getattr(settings, one.name)) for one in fields(settings)}
-        for name in ("random_state", "draws", "n_jobs", "verbose", "pieces"):  # which do not determine it, or apart
+        # These do not determine it, or are compared apart.
+        for name in ("random_state", "seed", "draws", "n_jobs", "verbose", "pieces"):
             del identity[name]
         return Pieces.opened(
             self.store,

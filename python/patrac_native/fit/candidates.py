@@ -239,10 +239,10 @@ class Candidate:
         with pn.Note.collect(*_NOTES_OF_VERDICT):
             if isinstance(draws, pn.DrawsMixture):
                 # As if the run had had as many networks from the beginning.
-                arguments["seed"] = (settings.random_state + len(draws.members)) % 2**64
+                arguments["seed"] = (settings.seed + len(draws.members)) % 2**64
             else:
                 # Far from the seeds of other fits.
-                arguments["seed"] = (settings.random_state + before * 2**32) % 2**64
+                arguments["seed"] = (settings.seed + before * 2**32) % 2**64
                 arguments["init"] = self._starts(posts[0], nets) if self.starts_at_networks else "auto"
             found = settings.pieces.sample(posts, **arguments)
         if len(found) < len(posts) or any(one.n_draws < self.draws for one in found):
@@ -263,7 +263,7 @@ class Candidate:
             "draws": self.draws,
             "thin": schedule.thin,
             "warmup": self.warmup(post, schedule, settings),
-            "seed": settings.random_state,
+            "seed": settings.seed,
             "threads": settings.n_jobs,
             "kernel": settings.kernel,
             "device": settings.device,

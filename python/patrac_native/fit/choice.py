@@ -56,13 +56,12 @@ _FEWEST_ROWS = 10
 class Trial:
     """A pilot run: what was tried, as the final run would be, steps of each chain, and scores of validation rows.
 
-    Of several, which left out parts of few rows in turn, steps and draws are the first one's.
+    Of several, which left out parts of few rows in turn, the steps are the first one's.
     """
 
     candidate: Candidate
     steps: int
     evaluation: Evaluation
-    draws: pn.Draws | pn.DrawsMixture
     is_smaller: bool = False  # whether it was tried because another is worse than its networks
 
     @property
@@ -149,7 +148,6 @@ def run_pilots(
         schedule = candidate.schedule(candidate.posteriors([net], data.training, settings)[0], settings, minutes)
         steps = schedule.thin * candidate.draws
         schedule = Schedule(max(1, steps // pilot.draws), schedule.warmup)
-        found: list[pn.Draws | pn.DrawsMixture] = []
         scored: list[Evaluation] = []
         for (unseen, training), nets in zip(parts, networks, strict=True):
             with pn.Note.collect():  # notes on a run are about its use; this one is scored
@@ -161,12 +159,12 @@ def run_pilots(
             if not all(one.settings["completed"] for one in members) or len(members) < pilot.networks:
                 # Ctrl-C ended the run, with a note that is not shown here.
                 raise KeyboardInterrupt
-            found.append(draws)
+            if not scored:
+                run = members[0].settings
+                steps = run["warmup_steps"] + run["thin"] * draws.n_draws
             nets = nets[: pilot.trained]
             scored.append(evaluate(draws, data.units, unseen, kind=VALIDATION, nets=nets, details=False))
-        run = members_of(found[0])[0].settings
-        steps = run["warmup_steps"] + run["thin"] * found[0].n_draws
-        trials.append(Trial(candidate, steps, pooled(scored), found[0]))
+        trials.append(Trial(candidate, steps, pooled(scored)))
         say(f"    {trials[-1]}")
         if trials[0].is_convincing:
             break
@@ -388,7 +386,7 @@ class _Choice:
         """By how many standard errors a posterior is worse than its networks if smaller ones are to be tried.
 
         By all rows one is enough, since the standard error of few rows is large. Of classes any difference is: by one
-        standard error, seeds of digits chose Out(50) or Out(1) (docs/rerun.md).
+        standard error, other folds of digits chose Out(50) or Out(1) (docs/rerun.md).
         """
         if self._runs == 1:
             return 2.0

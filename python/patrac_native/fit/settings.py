@@ -33,7 +33,7 @@ NOISE_CHOICES: tuple[Likelihood, ...] = (pn.HeteroscedasticGaussian(), pn.Gaussi
 # where `thin` takes the place of `minutes`.
 CHAINS, DRAWS, MINUTES_WITH_THIN = (4, 2), (500, 250), 2.0
 # The seed of all that a fit chooses from its rows, whatever its own: fits by other seeds differ in their networks and
-# chains alone, which are the replicates of the rerun error.
+# chains alone, which are the replicates of the rerun error. No fit has it for these, see `_seed_of`.
 CHOICE_SEED = 0
 
 _COUNT = Interval(numbers.Integral, 1, None, closed="left")
@@ -112,6 +112,7 @@ class Settings:
     device: str = "cpu"
     dtype: str = "float32"
     random_state: int = 0
+    seed: int = CHOICE_SEED  # of networks and chains, and the next ones
     n_jobs: int | None = None
     verbose: bool = False
     pieces: Pieces = field(default_factory=Pieces, compare=False)  # where the work of the fit is kept
@@ -125,11 +126,11 @@ class Settings:
         given["k"] = None if given["k"] is None else _counts(given["k"], "k")
         given["activation"] = _ACTIVATIONS.get(given["activation"], given["activation"])
         given["minutes"] = given["minutes"] if given["thin"] is None else MINUTES_WITH_THIN
-        given["random_state"] = _seed(given["random_state"])
+        given["random_state"] = _random_state(given["random_state"])
         # Within a worker of joblib each fit gets one thread.
         nested = given["n_jobs"] is None and get_active_backend()[0].nesting_level
         given["n_jobs"] = 1 if nested else given["n_jobs"] and effective_n_jobs(given["n_jobs"])
-        made = cls(**given)
+        made = cls(**given).with_random_state(given["random_state"])
         if made.precision is not None and made.thin is not None:
             raise ValueError(
                 f"precision={made.precision:g} adds replicates within minutes, and thin={made.thin} takes the place of "
@@ -144,10 +145,14 @@ class Settings:
         made.given_architecture()
         return made
 
+    def with_random_state(self, random_state: int) -> Settings:
+        """Return the settings of a fit with networks and chains of its own, see `_seed_of`."""
+        return replace(self, random_state=random_state, seed=_seed_of(random_state))
+
     @property
     def for_choices(self) -> Settings:
-        """The settings by which a fit chooses from its rows, the same for any seed."""
-        return replace(self, random_state=CHOICE_SEED)
+        """The settings by which a fit chooses from its rows, the same for any `random_state`."""
+        return replace(self, seed=CHOICE_SEED)
 
     @property
     def progress(self) -> bool | None:
@@ -250,8 +255,16 @@ def _counts(value: Any, name: str) -> tuple[int, ...]:
     return tuple(values.tolist())
 
 
-def _seed(random_state: Any) -> int:
-    """Return the seed of a fit: an integer itself, otherwise one that is drawn."""
+def _random_state(random_state: Any) -> int:
+    """Return a `random_state` as an integer: itself, or one that it draws."""
     if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _seed_of(random_state: int) -> int:
+    """Return the seed of a fit's networks and chains, below 2^63.
+
+    The networks of a fit have this seed and the next ones: fits by neighbouring integers would share all but one.
+    """
+    return int(np.random.SeedSequence(random_state).generate_state(1, np.uint64)[0]) >> 1

@@ -23,7 +23,7 @@ _BATCH_ROWS = 512
 # Pilot runs and trials of kinds of noise leave out this share of the rows, if these are at least so many.
 PILOT_FRACTION, MIN_ROWS = 0.2, 20
 # Of classes with up to so many rows, pilot runs leave out each fifth in turn: a label tells less than a number does. By
-# one fifth, seeds of digits chose Out(50) or Out(1) (docs/rerun.md).
+# one fifth, other folds of digits chose Out(50) or Out(1) (docs/rerun.md).
 _FOLDED_LABELS = 2_000
 # Nominal seconds of an update of a network in training: the part that does not depend on its size, without and with
 # the compilation of a mini-batch, and the part for each parameter and row of the batch. Three times the processor time
@@ -120,7 +120,7 @@ def train_networks(
             l2=settings.l2 if l2 is None else l2,
             validation_fraction=settings.validation_fraction,
             activation=settings.activation,
-            seed=settings.random_state,
+            seed=settings.seed,
             validation_seed=CHOICE_SEED,
             threads=settings.n_jobs,
             progress=settings.progress,

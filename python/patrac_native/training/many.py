@@ -43,11 +43,11 @@ def train_many(
 ) -> list[Network]:
     """Train several networks, whose posteriors `sample_many` then samples and `DrawsMixture` combines.
 
-    Penalties are tried once, on all rows, as `train` with the first seed tries them. The first network takes the one
-    that `train` takes; the others take penalties in proportion to how often bootstrap samples of the validation rows
-    prefer them, so that the networks differ in what was chosen too. The number of epochs is the one chosen at the
-    penalty. Every network is a function of the seed, its position and the arguments; it does not depend on the number
-    of networks or of threads.
+    Penalties are tried once, on all rows, as `train` with the same `validation_seed` (by default the first seed) tries
+    them. The first network takes the one that `train` takes; the others take penalties in proportion to how often
+    bootstrap samples of the validation rows prefer them, so that the networks differ in what was chosen too. The number
+    of epochs is the one chosen at the penalty. Every network is a function of the seed, its position and the arguments;
+    it does not depend on the number of networks or of threads.
 
     Parameters
     ----------

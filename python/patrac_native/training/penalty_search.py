@@ -104,7 +104,7 @@ class PenaltySearch:
         """Return the shares of bootstrap samples that prefer each penalty; the first is that of all units.
 
         A sample draws folds, since networks trained again would differ, and of each as many units as it has. Several
-        networks take penalties in these proportions, so that what a rerun might choose is among them (docs/rerun.md).
+        networks take penalties in these proportions, so that what other folds choose is among them (docs/rerun.md).
         """
         rng = np.random.default_rng([seed, 0, _SAMPLES])
         parts = [np.flatnonzero(self.folds == fold) for fold in np.unique(self.folds)]

@@ -112,8 +112,8 @@ def train(
         0 <= seed < 2^64, for the initial parameters and the mini-batches; default 0. On one machine, equal seeds give
         equal results.
     validation_seed : int, optional
-        The same for the validation rows and the networks that these validate; default `seed`. With one for all,
-        trainings by other seeds take the same penalty and number of epochs.
+        0 <= validation_seed < 2^64, for the validation rows and the networks that these validate; default `seed`.
+        Trainings that share it choose the same penalties and numbers of epochs, whatever their seeds.
     dtype : {"float32", "float64"}
         The dtype of the arithmetic; default "float32". The network holds float64 in either case.
     progress : bool, optional
