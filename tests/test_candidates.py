@@ -316,7 +316,7 @@ def test_fits_by_other_seeds_choose_alike_and_share_no_network_and_no_chain(targ
     """What is chosen is a function of the rows, and what neighbouring seeds repeat is all of it."""
     X, y = rows()
     y = {"numbers": y, "labels": y > 0, "counts": np.floor(np.exp(y))}[target]
-    fits = [fitted(X, y, minutes=0.02, random_state=seed, **given) for seed in (0, 1)]
+    fits = [fitted(X, y, minutes=0.005, random_state=seed, **given) for seed in (0, 1)]
     first, second = (fit.result_ for fit in fits)
     assert [one.to_dict() for one in first.trials] == [one.to_dict() for one in second.trials]
     said = [[line for line in fit.report_.lines if "left-out" in line or "dispersion" in line] for fit in fits]
