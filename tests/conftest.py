@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from patrac_native.engine import _core
+from patrac_native.report import Report
 from patrac_native.sampling import progress as bars
 
 # Blocks of one and of four host threads emulate those of a GPU; a real GPU is used too if there is one.
@@ -48,6 +49,12 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """Return each SIMD level of this processor in turn, which is that of networks made in the test."""
     monkeypatch.setenv("PATRAC_SIMD", request.param)
     return str(request.param)
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave figures out of reports: drawing them is most of a small fit's time, and test_report_page.py reads them."""
+    monkeypatch.setattr(Report, "figure", lambda *_: None)
 
 
 Interrupt = Callable[[int], list[tuple[float, ...]]]

@@ -29,6 +29,8 @@ from patrac_native.cli.table import Layout, TableFile
 from patrac_native.fit.preprocessor import Preprocessor
 from patrac_native.report import Finding, Judgement
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 # Small enough for a second a run; nothing below is about how well it fits.
 QUICK = "--hidden-layer-sizes 5 --max-iter 40 --l2 1 --chains 2 --draws 20 --thin 2 --warmup 400 --n-jobs 1".split()
 # With the noise given, nothing is searched for.
@@ -86,7 +88,10 @@ def predict(fit: Path, frame: pd.DataFrame, folder: Path, *options: str) -> int:
 # Fits
 
 
-def test_fit_writes_everything_and_prints_the_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_writes_everything_and_prints_the_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # with its figures
     table().drop(columns=["day", "grade", "id"]).to_csv(tmp_path / "t.csv", index=True)  # with the index of pandas
     out = tmp_path / "run"
     options = [*QUICK, "--architecture", "mix", "--k", "2", "--random-state", "7", "--out", str(out)]
