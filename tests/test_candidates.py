@@ -308,6 +308,7 @@ def fitted(X: npt.NDArray[Any], y: npt.NDArray[Any], **given: Any) -> pn.PatracR
     [
         ("numbers", {}),
         ("numbers", {"architecture": "mix", "k": 2, "networks": 2}),
+        ("numbers", {"architecture": "mix", "k": 2, "networks": 2, "l2": 0.1}),
         ("labels", {}),
         ("counts", {"likelihood": "negative-binomial"}),
     ],
