@@ -47,7 +47,6 @@ def spread_rows(X: Array) -> Array:
 
 def of_estimator(make: Callable[..., Any], X: Array, y: Array, X_test: Array, seed: int, **parameters: Any) -> Any:
     """Return draws, inputs of the network at the test rows, and what was chosen."""
-    # The networks of a fit have its seed and the next ones: reruns must not share any.
     made = make(random_state=1_000 * seed, **parameters).fit(X, y)
     members = getattr(made.draws_, "members", (made.draws_,))
     label = f"{members[0].network.architecture.label()} {made.draws_.likelihood.label} x{len(members)}"

@@ -166,9 +166,9 @@ PARAMETERS = """hidden_layer_sizes : int or sequence of int
         Whether columns of numbers and targets that are numbers are standardised; default True. Constant columns are
         then left out.
     random_state : int, RandomState or None
-        Seed of networks and chains, and on the command line of the held-out rows. What a fit chooses from its rows in
-        their order, such as noise, penalties and posterior, does not depend on it; that rows in another order choose
-        the same shows that a choice is settled. An integer gives the draws of `patrac fit --random-state`, on any
+        Seed of networks and chains, and on the command line of the held-out rows. What a fit chooses from its rows,
+        such as noise, penalties and posterior, depends on their order and not on the seed; a fit of the rows in another
+        order shows whether the choice is settled. An integer gives the draws of `patrac fit --random-state`, on any
         number of threads; None, the default, draws a seed from NumPy's global generator.
     n_jobs : int, optional
         Number of native threads of training and chains; -1 means all processors. By default all processors, and one
@@ -568,7 +568,7 @@ class PatracEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         They are standard deviations over reruns of training and chains (of the chains alone, where these share a
         network), by leaving out each replicate in turn; see `Draws.rerun_error`. What a fit chooses from its rows, such
-        as the noise and the architecture, it chooses alike by any seed: what other rows would change is no part of them.
+        as the noise and the architecture, is the same for any seed; what other rows would choose is no part of them.
 
         Parameters
         ----------
