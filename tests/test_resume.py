@@ -21,7 +21,7 @@ import pages
 import patrac_native as pn
 import problems
 from patrac_native.draws import distribution, run_folder
-from patrac_native.sampling import stretches
+from patrac_native.sampling import stretches, warmup
 
 xarray = pytest.importorskip("xarray")
 zarr = pytest.importorskip("zarr")
@@ -88,8 +88,12 @@ def check_equal(found: pn.Draws, expected: pn.Draws) -> None:
 
 @pytest.fixture
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws."""
+    """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws.
+
+    Adaptive warm-ups are looked at twice at most: each step of one takes as long as hundreds without a store.
+    """
     monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
+    monkeypatch.setattr(warmup, "MAX_ADAPTIVE_STEPS", 2_000)
     monkeypatch.setattr(run_folder, "_CHUNK_BYTES", 12_000)
     yield
 
