@@ -1,6 +1,7 @@
 """Candidates of a fit, the budget, pilot runs, and mixtures of networks."""
 
 import itertools
+import re
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -77,10 +78,14 @@ def test_candidates_of_classes_and_of_settings() -> None:
 def test_a_budget_that_does_not_pay_for_full_leaves_the_largest_mix() -> None:
     found, reason = affordable(300, (50, 50))
     assert len(found) == 3 and reason == ""
-    one, reason = affordable(50_000, (64, 64), minutes=4)
+    # What pays for 1,500 steps but not for a choice is spent on Full alone.
+    (full,), reason = affordable(50_000, (64, 64), minutes=8)
+    assert full.architecture == pn.Full() and full.chains == 4
+    assert 1_500 <= int(re.search(r"about ([\d,]+) in 8 minutes", reason)[1].replace(",", "")) < 5_000
+    one, reason = affordable(50_000, (64, 64), minutes=2)
     assert len(one) == 1 and one[0].architecture.label().startswith("Mix") and one[0].networks == 4
-    assert "minutes" in reason
-    smaller, _ = affordable(50_000, (64, 64), minutes=1)
+    assert "the largest that gets 1,500 steps a chain" in reason
+    smaller, _ = affordable(50_000, (64, 64), minutes=0.5)
     nodes = [np.max(two[0].architecture.k) for two in (one, smaller)]
     assert nodes[1] < nodes[0]
     (only,), _ = affordable(300, (50, 50), thin=10)

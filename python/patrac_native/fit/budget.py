@@ -18,7 +18,7 @@ CORES, _RATE = 2, {"float32": 4.0e10, "float64": 2.0e10}
 _SAMPLING_SHARE, _LEAST_MINUTES = 0.75, 0.1
 # Nominal seconds of the scores.
 _SCORING_SECONDS = 2.0
-# Fewer steps of a chain than this leave no time to converge: a smaller model is better then.
+# Fewer steps of a chain than this leave no time to try several posteriors, or, of Mix, to converge.
 MIN_STEPS = 5_000
 # A chain takes at most so many steps for each of its parameters: those of few know their posterior long before. By
 # operations, which are the least part of the time of their steps, a budget would pay for tens of millions. The longest

@@ -27,6 +27,9 @@ _MANY_CHAINS_STEPS = 3 * MIN_STEPS
 _WARMUP_SHARE, _WARMUP_MULTIPLE, _WARMUP_BOUNDS = 0.25, 200, (4_000, 20_000)
 # Pilot runs have so many chains, and draws of each.
 _PILOT_CHAINS, _PILOT_DRAWS = 2, 100
+# Where the budget pays for no choice, the largest posterior is taken whose chains get so many steps: a larger one with
+# shorter chains predicts better than a smaller one, whose frozen nodes no chain can mend (docs/tried.md).
+_LEAST_STEPS = 1_500
 # Mix is tried with the widths divided by 2, 4, ... until each is at most this.
 _MIN_NODES = 5
 # Leave-one-out scores need so many draws of each network, others so many of each chain.
@@ -329,9 +332,9 @@ def affordable_candidates(
 ) -> tuple[list[Candidate], str]:
     """Return the posteriors of one likelihood for which the budget pays, and in words why if there is one.
 
-    They are those that get enough steps with what the choice leaves of `minutes`, if the first is among them; the first
-    alone, if `thin` takes the place of the budget; otherwise the largest Mix that gets enough steps of all minutes, or
-    for classes the first.
+    They are those that get `MIN_STEPS` with what the choice leaves of `minutes`, if the first is among them; the first
+    alone, if `thin` takes the place of the budget; otherwise the first, if it gets `_LEAST_STEPS` of all minutes
+    or has classes, else the largest Mix that does.
     """
     if settings.given_architecture() is not None:
         return list(possible), "as asked"
@@ -352,13 +355,14 @@ def affordable_candidates(
         if len(possible) == 1:
             return [possible[0]], _describe_steps(steps, settings.minutes)
         return [possible[0]], f"the only one that the budget pays for: about {_two_digits(steps):,} steps a chain"
-    candidate = possible[0]
-    if not candidate.likelihood.has_classes:
-        for architecture in _smaller(settings.hidden_layer_sizes):
-            candidate = replace(possible[-1], architecture=architecture)
-            steps = steps_of(candidate, minutes)
-            if steps >= MIN_STEPS:
-                break
+    candidates = [possible[0]]
+    if not possible[0].likelihood.has_classes:
+        smaller = _smaller(settings.hidden_layer_sizes)
+        candidates += [replace(possible[-1], architecture=architecture) for architecture in smaller]
+    for candidate in candidates:
+        steps = steps_of(candidate, minutes)
+        if steps >= _LEAST_STEPS:
+            break
     return [candidate], _describe_steps(steps, settings.minutes)
 
 
@@ -413,8 +417,8 @@ def _mix(nodes: Sequence[int]) -> Architecture:
 def _describe_steps(steps: int, minutes: float) -> str:
     """Return in words why an architecture was chosen by its number of steps."""
     rounded = _two_digits(steps)
-    if steps >= MIN_STEPS:
-        return f"the largest that gets {MIN_STEPS:,} steps a chain: about {rounded:,} in {minutes:.2g} minutes"
+    if steps >= _LEAST_STEPS:
+        return f"the largest that gets {_LEAST_STEPS:,} steps a chain: about {rounded:,} in {minutes:.2g} minutes"
     return f"the smallest, though {minutes:.2g} minutes pay for only about {rounded:,} steps a chain"
 
 
