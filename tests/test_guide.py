@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +43,20 @@ def test_the_guide_runs_from_top_to_bottom(
     assert np.isfinite(names["mean"]).all()
 
 
-def test_the_readmes_script_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """README's first Python block, with a shorter run."""
-    blocks = blocks_of("../README.md")
+def test_the_readmes_scripts_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """README's Python blocks: the estimator, with a smaller network and budget, and the parts, with a shorter run."""
+    estimator, parts = blocks_of("../README.md")
+    quick = partial(pn.PatracRegressor, hidden_layer_sizes=5, max_iter=50, minutes=0.005)
+    monkeypatch.setattr(pn, "PatracRegressor", quick)
+    names: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(estimator, "README.md", "exec"), names)
+    assert names["std"].shape == (111,) and (names["lower"] < names["upper"]).all()
+    assert "verdict" in capsys.readouterr().out
     sample = pn.sample
     monkeypatch.setattr(pn, "sample", lambda post, **keywords: sample(post, **{**keywords, "thin": 1}))
-    names: dict[str, Any] = {}
-    exec(compile(blocks[0], "README.md", "exec"), names)
+    exec(compile(parts, "README.md", "exec"), names)
     assert names["f"].shape == (4, 1000, 50, 1) and "verdict" in capsys.readouterr().out
 
 
