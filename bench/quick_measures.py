@@ -171,27 +171,8 @@ def lowest_on_tables() -> float:
     """Share of the tables cps1985, car_prices and deliveries on which the estimators have the lowest mean loss."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "tables.jsonl"
-        given = [
-            "--tables",
-            "cps1985",
-            "car_prices",
-            "deliveries",
-            "--sides",
-            "patrac",
-            "linear",
-            "catboost",
-            "ngboost",
-        ]
-        run(
-            HERE / "quality" / "tables.py",
-            "--data",
-            data_folder() / "tables",
-            "--out",
-            out,
-            "--minutes",
-            MINUTES,
-            *given,
-        )
+        of = "--tables cps1985 car_prices deliveries --sides patrac linear catboost ngboost --minutes".split()
+        run(HERE / "quality" / "tables.py", "--data", data_folder() / "tables", "--out", out, *of, MINUTES)
         found = [json.loads(line) for line in out.read_text().splitlines()]
     lowest = {one["table"]: one for one in sorted(found, key=lambda one: one["loss"], reverse=True)}
     return float(np.mean([one["side"] == "patrac" for one in lowest.values()]))

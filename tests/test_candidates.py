@@ -92,6 +92,15 @@ def test_a_budget_that_does_not_pay_for_full_leaves_the_largest_mix() -> None:
     assert only.architecture == pn.Full()
 
 
+def test_classes_keep_their_default_whatever_the_budget_pays_for() -> None:
+    chosen, rng = settings(hidden_layer_sizes=(64, 64), minutes=0.2), np.random.default_rng(0)
+    X, y = rng.normal(size=(50_000, 10)), rng.integers(3, size=50_000)
+    possible = possible_candidates(chosen, [pn.Categorical()])
+    net, minutes = network(10, 64, 64, 3), chain_minutes(0.2, training=5.0)
+    (only,), reason = affordable_candidates(possible, net, Rows(X, y), chosen, minutes)
+    assert only == possible[0] and reason.startswith("the default, as 0.2 minutes pay for only about ")
+
+
 def test_training_and_scores_are_part_of_the_budget() -> None:
     """Chains get three quarters, less if training takes more than the rest; of the first 0.1 minutes in any case."""
     assert chain_minutes(2.0, training=28.0) == pytest.approx(1.5) and chain_minutes(2.0, 0.0) == pytest.approx(1.5)

@@ -90,7 +90,7 @@ def check_equal(found: pn.Draws, expected: pn.Draws) -> None:
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws.
 
-    Adaptive warm-ups are looked at twice at most: each step of one takes as long as hundreds without a store.
+    Adaptive warm-ups have 2,000 steps at most, since the store is written after each stretch.
     """
     monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
     monkeypatch.setattr(warmup, "MAX_ADAPTIVE_STEPS", 2_000)

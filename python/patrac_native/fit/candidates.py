@@ -355,11 +355,13 @@ def affordable_candidates(
         if len(possible) == 1:
             return [possible[0]], _describe_steps(steps, settings.minutes)
         return [possible[0]], f"the only one that the budget pays for: about {_two_digits(steps):,} steps a chain"
-    candidates = [possible[0]]
-    if not possible[0].likelihood.has_classes:
-        smaller = _smaller(settings.hidden_layer_sizes)
-        candidates += [replace(possible[-1], architecture=architecture) for architecture in smaller]
-    for candidate in candidates:
+    if possible[0].likelihood.has_classes:
+        rounded = _two_digits(steps_of(possible[0], minutes))
+        return [
+            possible[0]
+        ], f"the default, as {settings.minutes:.2g} minutes pay for only about {rounded:,} steps a chain"
+    smaller = _smaller(settings.hidden_layer_sizes)
+    for candidate in [possible[0], *(replace(possible[-1], architecture=architecture) for architecture in smaller)]:
         steps = steps_of(candidate, minutes)
         if steps >= _LEAST_STEPS:
             break
