@@ -67,6 +67,7 @@ def test_scripts_run(
 
 
 @pytest.mark.skipif(not (is_installed("jax") and is_installed("blackjax")), reason="JAX or BlackJAX is not installed")
+@pytest.mark.slow
 def test_the_rerun_error_of_another_sampler(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[1] / "docs" / "rerun.md").read_text(encoding="utf-8")
     (script,) = [block for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S) if "blackjax" in block]

@@ -320,11 +320,11 @@ def fitted(X: npt.NDArray[Any], y: npt.NDArray[Any], make: Any = pn.PatracRegres
 @pytest.mark.parametrize(
     ("target", "given"),
     [
-        ("numbers", {}),
-        ("numbers", {"architecture": "mix", "k": 2, "networks": 2}),
+        pytest.param("numbers", {}, marks=pytest.mark.slow),
+        pytest.param("numbers", {"architecture": "mix", "k": 2, "networks": 2}, marks=pytest.mark.slow),
         ("numbers", {"architecture": "mix", "k": 2, "networks": 2, "l2": 0.1}),
         ("labels", {}),
-        ("counts", {"likelihood": "negative-binomial"}),
+        pytest.param("counts", {"likelihood": "negative-binomial"}, marks=pytest.mark.slow),
     ],
 )
 def test_fits_by_other_seeds_choose_alike_and_share_no_network_and_no_chain(target: str, given: dict[str, Any]) -> None:

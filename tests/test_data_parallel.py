@@ -83,6 +83,7 @@ def test_sums_are_those_of_one_process(found: Any) -> None:
     np.testing.assert_allclose(found["gradient"], gradient, rtol=0, atol=1e-13 * np.abs(gradient).max())
 
 
+@pytest.mark.slow
 def test_draws_depend_on_the_seed_alone(found: Any) -> None:
     np.testing.assert_array_equal(found["theta"][:, :20], found["again"])
     assert found["theta"].shape == (CHAINS, DRAWS, 10)

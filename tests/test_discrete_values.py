@@ -188,6 +188,7 @@ def fitted() -> pn.PatracRegressor:
         return pn.PatracRegressor(**QUICK, minutes=0.01).fit(*marks(300, 0))
 
 
+@pytest.mark.slow
 def test_an_estimator_takes_few_values_as_they_are(fitted: pn.PatracRegressor, tmp_path: Path) -> None:
     X, y = marks(200, 1)
     likelihood = fitted.draws_.likelihood
@@ -215,6 +216,7 @@ def test_an_estimator_takes_few_values_as_they_are(fitted: pn.PatracRegressor, t
     np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
+@pytest.mark.slow
 def test_a_value_that_no_training_row_has_is_scored_and_counted(fitted: pn.PatracRegressor) -> None:
     X, y = marks(100, 2)
     odd = y.copy()

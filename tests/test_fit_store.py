@@ -200,6 +200,7 @@ def test_a_warm_start_lengthens_the_chains(kind: str, tmp_path: Path) -> None:
         fit(kind, store=store)
 
 
+@pytest.mark.slow
 def test_chains_that_had_converged_are_lengthened(tmp_path: Path) -> None:
     store = tmp_path / "fit"
     first = fit("ends", store=store)

@@ -99,7 +99,12 @@ def contents(kind: str, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def write(path: Path, header: Any, arrays: dict[str, Any]) -> None:
-    members = {"header": np.array(json.dumps(header)), **arrays}
+    write_signed(path, json.dumps(header), arrays)
+
+
+def write_signed(path: Path, header: str, arrays: dict[str, Any]) -> None:
+    """Write a file with this text as its header, and the right hash."""
+    members = {"header": np.array(header), **arrays}
     with path.open("wb") as stream:
         np.savez(stream, **members, sha256=contents_hash(members))
 

@@ -32,8 +32,8 @@ SCRIPT = """
 
     def interrupted(call):
         before = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-        before.start()
         begin = time.perf_counter()
+        before.start()
         try:
             call()
         except KeyboardInterrupt:

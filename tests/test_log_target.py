@@ -38,7 +38,10 @@ def fitted(likelihood: str = "gaussian", log_target: bool | None = True) -> pn.P
         ).fit(*data())
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "student-t"])
+@pytest.mark.parametrize(
+    "likelihood",
+    ["gaussian", *(pytest.param(name, marks=pytest.mark.slow) for name in ("heteroscedastic", "student-t"))],
+)
 def test_predictions_are_those_of_exponentials_of_draws(likelihood: str) -> None:
     """Moments, quantiles and samples of y agree; the tails of exp(t) are left out of its moments."""
     est, X = fitted(likelihood), data(1, 12)[0]
@@ -132,6 +135,7 @@ def test_targets_that_are_not_positive_are_refused() -> None:
         pn.PatracRegressor((8,), log_target=True, likelihood="poisson", n_jobs=1).fit(X, np.round(y))
 
 
+@pytest.mark.slow
 def test_censored_times_are_those_of_their_logarithm() -> None:
     """Known and censored times alike: densities of known ones have the Jacobian, probabilities have none."""
     X, y = data(5)

@@ -197,6 +197,7 @@ def of_counts() -> pn.PatracRegressor:
         return pn.PatracRegressor((8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0).fit(rows.X, rows.y[:, 0])
 
 
+@pytest.mark.slow
 def test_an_estimator_of_whole_numbers_predicts_counts(of_counts: pn.PatracRegressor) -> None:
     """As with likelihood="negative-binomial", whose parameters it does not take for its own."""
     rows = rows_of("over-dispersed")

@@ -114,6 +114,7 @@ def test_the_first_replicates_do_not_depend_on_the_precision(mixture: pn.PatracR
         np.testing.assert_array_equal(one.theta, two.theta)
 
 
+@pytest.mark.slow
 def test_what_is_not_reached_is_said_with_what_would_reach_it() -> None:
     reg = fitted(**FULL | {"minutes": 0.01}, precision=0.0005)
     reached, draws = reg.result_.reached, reg.draws_
@@ -133,6 +134,7 @@ def test_what_is_not_reached_is_said_with_what_would_reach_it() -> None:
         assert words in reached.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [MIX, FULL])
 def test_chains_and_added_networks_stay_within_the_budget(given: dict[str, Any]) -> None:
     reg = fitted(**given | {"minutes": 0.01}, precision=0.0005)
@@ -158,6 +160,7 @@ def test_probabilities_of_classes_to_a_precision() -> None:
     assert reached.is_reached == (reached.error <= 0.02) and "probabilities of classes" in reached.text
 
 
+@pytest.mark.slow
 def test_chains_are_added_to_those_of_one_network() -> None:
     reg = fitted(**FULL | {"architecture": "mix", "k": 2}, precision=0.001)
     assert reg.draws_.n_chains > 4 and reg.rerun_error(rows()[0]).unit == "dispersed"

@@ -343,8 +343,8 @@ def test_what_was_confirmed_outlives_a_full_disk_and_ctrl_c(tmp_path: Path, monk
 
 @pytest.mark.usefixtures("short_stretches")
 def test_draws_are_read_while_the_run_goes_on(tmp_path: Path) -> None:
-    store, whole = tmp_path / "run.zarr", sampled("pcnl", 600, warmup=100)
-    thread = threading.Thread(target=sampled, args=("pcnl", 600), kwargs={"store": store, "warmup": 100})
+    store, whole = tmp_path / "run.zarr", sampled("pcnl", 200, warmup=100)
+    thread = threading.Thread(target=sampled, args=("pcnl", 200), kwargs={"store": store, "warmup": 100})
     thread.start()
     seen = []
     while thread.is_alive():

@@ -274,7 +274,7 @@ def test_laplace_scores_are_those_of_its_draws(problem: Problem) -> None:
     assert last["nll"] == pytest.approx(pn.diagnostics.nll(f.predict(problem.X_test), problem.y_test, 1.0), rel=1e-4)
 
 
-def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_with_the_package_s_own_kernels_has_steps_of_its_own(tmp_path: Path) -> None:
     options = StudyOptions(tmp_path, kernel="auto", steps=400, draws=100)
     assert options.sampling(sine.SIZE).kernel == "auto" and options.sampling(sine.SIZE).warmup == "auto"
     whole = dataclasses.replace(options, steps=None, draws=500).sampling(sine.SIZE)
@@ -288,6 +288,10 @@ def test_study_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.Cap
         assert whole.of_model(name).steps / 4 > float(ess.split(" ")[0].replace(",", ""))
     assert options.sampling(sine.SIZE).of_model("Full").steps == 400
     assert dataclasses.replace(options, steps=None, quick=True).sampling(sine.SIZE).steps == sine.SIZE.quick_auto_steps
+
+
+@pytest.mark.slow
+def test_a_study_runs_with_the_package_s_own_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--kernel", "auto", "--replicates", "1", "--steps", "400", "--draws", "100", "--max-epochs", "50"]
     assert main(["study", "sine", "--out", str(tmp_path / "study"), *words]) == 0
     printed = capsys.readouterr().out

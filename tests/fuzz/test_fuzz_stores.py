@@ -25,7 +25,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@fuzz(30)
+@fuzz(8)
 @example(which=0.859375, changes=None)  # the metadata of a statistic
 @example(which=0.5, changes=None)
 @example(which=0.765625, changes=None)  # the numbers of a statistic
