@@ -29,6 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(which=0.859375, changes=None)  # the metadata of a statistic
 @example(which=0.5, changes=None)
 @example(which=0.765625, changes=None)  # the numbers of a statistic
+@example(which=0.84375, changes=None)  # step sizes
 @given(which=st.floats(0, 1, exclude_max=True), changes=st.one_of(st.none(), st.just([]), edits()))
 def test_damaged_files(which: float, changes: list[Edit] | None, store: Path, tmp_path: Path) -> None:
     """A file is damaged, emptied or gone: what is read is what was written, or the store or the file is named."""

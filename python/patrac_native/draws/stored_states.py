@@ -13,6 +13,7 @@ from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta, read_states
 from patrac_native.draws.moments import RunningMoments
 from patrac_native.draws.run_folder import MEMORY, RUN_TOTALS, Checkpoint, RunFolder, StoredTheta
 from patrac_native.files.archive import rebuilding
+from patrac_native.kernels import kernel_from_dict
 from patrac_native.likelihoods import Likelihood
 from patrac_native.posterior.partial_network import PartialNetwork
 
@@ -91,9 +92,10 @@ def stored_states(
                 raise ValueError(f"{folder.path} is damaged: it has {written[name].shape} numbers {name}.")
             in_arrays = written.pop(name)
             stats[name] = np.concatenate([in_arrays, values], axis=1) if values.shape[1] else in_arrays
-        for name in at.stats:  # zarr gives NaN for a chunk without a file; kernels without a step size have no other
-            known = np.isfinite(stats[name])
-            if not known.all() and (known.any() or name != "step_size"):
+        with rebuilding(folder.checkpoint_path):
+            has_step_size = kernel_from_dict(at.settings["kernel"]).step_size_name is not None
+        for name in at.stats:  # zarr gives NaN for a chunk without a file
+            if (name != "step_size" or has_step_size) and not np.isfinite(stats[name]).all():
                 raise ValueError(f"{folder.path} is damaged: parts of its numbers {name} are missing.")
 
     def read(first: int, end: int) -> npt.NDArray[Any]:
