@@ -142,7 +142,7 @@ def forged(header: Any, arrays: dict[str, Any]) -> Iterator[tuple[Any, Any, dict
 KINDS = ["regressor", "classifier", "network", "draws", "mixture"]
 
 
-@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [29, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_forged_files_are_refused_or_work(kind: str, every: int, tmp_path: Path) -> None:
     path, of = tmp_path / "forged", type(made(kind))

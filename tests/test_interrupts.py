@@ -13,6 +13,7 @@ SCRIPT = """
     import numpy as np
     import patrac_native as pn
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background leaves it ignored
     rng = np.random.default_rng(0)
     net = pn.Network([rng.normal(size=(50, 3)), rng.normal(size=(50, 50)), rng.normal(size=(1, 50))],
                      [rng.normal(size=50), rng.normal(size=50), rng.normal(size=1)])
