@@ -23,6 +23,7 @@ def written(command: list[str], path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_pytest_benchmark_times(tmp_path: Path) -> None:
     """An option in pyproject.toml that distributes tests would switch the timing off, and `stats` would be None."""
     pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")

@@ -82,6 +82,7 @@ def test_examples_of_the_script() -> None:
     assert "0 failed" in done.stdout and " passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_failing_check_is_printed_not_timed_and_fails_the_run() -> None:
     pytest.importorskip("torch")
     done = python("-c", BROKEN.format(folder=str(SCRIPT.parent)))

@@ -323,7 +323,7 @@ def fitted(X: npt.NDArray[Any], y: npt.NDArray[Any], make: Any = pn.PatracRegres
         pytest.param("numbers", {}, marks=pytest.mark.slow),
         pytest.param("numbers", {"architecture": "mix", "k": 2, "networks": 2}, marks=pytest.mark.slow),
         ("numbers", {"architecture": "mix", "k": 2, "networks": 2, "l2": 0.1}),
-        ("labels", {}),
+        pytest.param("labels", {}, marks=pytest.mark.slow),
         pytest.param("counts", {"likelihood": "negative-binomial"}, marks=pytest.mark.slow),
     ],
 )

@@ -138,6 +138,7 @@ def fail(rank: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_differences_misuse_and_failures_are_named(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(fail, (str(tmp_path),), nprocs=2)
     first, second = ((tmp_path / f"messages{rank}.txt").read_text().splitlines() for rank in range(2))

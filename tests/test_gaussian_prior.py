@@ -51,6 +51,7 @@ def test_log_prior_is_its_density() -> None:
     np.testing.assert_allclose(post.log_prior(theta), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "emulated:4"])
 def test_a_last_layer_under_it_has_its_closed_form(device: str, tmp_path: Path) -> None:
     """Posterior means against ridge regression, and the prior comes back from the file of the draws."""

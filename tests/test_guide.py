@@ -43,6 +43,7 @@ def test_the_guide_runs_from_top_to_bottom(
     assert np.isfinite(names["mean"]).all()
 
 
+@pytest.mark.slow
 def test_the_readmes_scripts_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """README's Python blocks: the estimator, with a smaller network and budget, and the parts, with a shorter run."""
     estimator, parts = blocks_of("../README.md")

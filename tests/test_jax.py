@@ -157,6 +157,7 @@ def test_programs_keep_the_density_alive() -> None:
     assert np.isfinite(results).all()
 
 
+@pytest.mark.slow
 def test_the_density_is_freed_with_its_last_program() -> None:
     """A loop that makes posteriors and compiles them does not keep their data."""
     resource = pytest.importorskip("resource", reason="no memory figures on this system")

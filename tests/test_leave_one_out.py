@@ -189,6 +189,7 @@ def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> 
     assert any("others of their group stay" in what for what in unscored) and "group" in reg.report_.scores["too_good"]
 
 
+@pytest.mark.slow
 def test_leave_one_out_of_mix_is_above_held_out_rows_and_says_so(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_the_error_is_that_of_probabilities_without_each_chain() -> None:
         found.margin("width")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, 1.0])
 def test_the_stated_error_is_the_spread_of_reruns(between: float) -> None:
     """200 reruns of eight chains, met and unmet; the twin whose unit is the draw fails where they have not met."""

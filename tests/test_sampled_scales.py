@@ -371,6 +371,7 @@ def scales_posterior(case: Case, post: pn.Posterior) -> tuple[FloatArray, FloatA
     return grid, density
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_scales_of_a_last_layer_have_their_exact_posterior(dtype: str) -> None:
     """Means and mean squares of the log scales against quadrature of the evidence, within 4.5 standard errors."""

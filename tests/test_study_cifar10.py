@@ -164,6 +164,7 @@ def test_the_table_has_the_paper_s_rows_and_the_full_likelihood() -> None:
     assert full and all(model.label.endswith(", full likelihood") for model in full)
 
 
+@pytest.mark.slow
 def test_real_images(data_dir: Path) -> None:
     if not (data_dir / "cifar10").is_dir():
         pytest.skip(f"no CIFAR-10 in {data_dir}")

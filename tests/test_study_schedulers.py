@@ -164,6 +164,7 @@ def test_an_interrupted_study_writes_what_it_has_and_exits_130(
     assert "patrac study sine: interrupted after some of the replicates; the same" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_from_the_checkpoints_of_its_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
