@@ -17,9 +17,9 @@ DEVICES = ("emulated:1", "emulated:4", "cuda")
 
 def pytest_configure() -> None:
     """Keep each parallel worker on a core of its own: threads that wait for each other then take turns at once."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    if worker and hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(0))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1 and hasattr(os, "sched_setaffinity"):
+        cores, worker = sorted(os.sched_getaffinity(0)), os.environ["PYTEST_XDIST_WORKER"]
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
