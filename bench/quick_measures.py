@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -107,17 +106,11 @@ def effective_draws(label: str) -> list[float]:
 
 
 def density_in_blackjax(label: str) -> list[float]:
-    """ESS/s of BlackJAX's NUTS on the collapsed density over those on a plain density in JAX, 500 draws of each."""
-    from bench_nuts import effective_draws, side
+    """ESS/s of BlackJAX's NUTS on the collapsed density over those on a plain density in JAX, two runs of each."""
+    from bench_nuts import measure
 
-    rates = {}
-    for name in ("collapsed", "plain"):
-        one = side(label, name)
-        started = time.process_time()
-        z, _ = one.run(1)
-        seconds = time.process_time() - started
-        rates[name] = effective_draws(label, name, z) / seconds
-    return [rates["collapsed"] / rates["plain"]]
+    found = measure(label, 2, ("collapsed", "plain"))
+    return [found["collapsed"]["ess_per_second"] / found["plain"]["ess_per_second"]]
 
 
 def collapsed_steps() -> list[float]:
