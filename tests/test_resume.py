@@ -278,6 +278,9 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     (copy / chunk.relative_to(store)).unlink()
     with pytest.raises(ValueError, match="is damaged: parts of its draws are missing"):
         _ = pn.Draws.load(copy).theta
+    shutil.rmtree(damage(chunk.relative_to(store)) / "sample_stats" / "step_size" / "c")
+    with pytest.raises(ValueError, match="is damaged: parts of its numbers step_size are missing"):
+        pn.Draws.load(copy)
     folder = run_folder.RunFolder(store)
     at = folder.checkpoint()
     assert at is not None
