@@ -2,7 +2,7 @@
 
 libFuzzer, through atheris, changes the bytes of a good file, and changes those further that reached new lines of the
 package. "signed-KIND" changes the JSON header and writes the right hash, so that changes get past its check. The first
-file that gives another exception than a reader's ends the run and is kept.
+change that gives another exception than a reader's ends the run and is kept in the current folder.
 """
 
 from __future__ import annotations
