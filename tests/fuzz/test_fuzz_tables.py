@@ -108,6 +108,7 @@ CELLS = st.one_of(
 @example(rows=[['""']], separator=",", end="\n", layout=Layout())  # not empty, but without a row
 @example(rows=[["", ""], ["\xa0"]], separator=",", end="\n", layout=Layout(header=False))  # no blank line to pandas
 @example(rows=[["a", "b"], ["1\xa0", "2"]], separator=" ", end="\n", layout=Layout(sep="whitespace"))
+@example(rows=[[], ["", ""], ["", ""]], separator=",", end="\r", layout=Layout())  # pandas alone finds no row
 @given(
     rows=st.lists(st.lists(CELLS, max_size=5), max_size=8),
     separator=st.sampled_from([",", ";", "\t", "|", " "]),

@@ -192,7 +192,10 @@ def _check_arrow(frame: pd.DataFrame) -> None:
 
 
 def _text(path: str, name: str) -> str:
-    """Return the text of a file, which is decompressed by the end of its name; "-" is standard input."""
+    """Return the text of a file with lines that end with a line feed; "-" is standard input.
+
+    The file is decompressed by the end of its name.
+    """
     if path == "-":
         raw = sys.stdin.buffer.read()
     else:
@@ -220,6 +223,8 @@ def _text(path: str, name: str) -> str:
         raise ValueError(
             f"{name} is no {encoding.removesuffix('-sig').upper()} text (line {line}); save it as CSV in UTF-8."
         ) from None
+    # As in files that Python opens as text. pandas loses rows of empty fields that end with "\r".
+    content = content.replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in content:
         raise ValueError(f"{name} is a binary file, not a table as text; save it as CSV in UTF-8.")
     if not content.strip():
@@ -231,8 +236,8 @@ def _rows(content: str, separator: str) -> Any:
     """Return an iterator over the fields of each record, with the attribute `line_num` that readers of csv have."""
     if separator == SEPARATORS["whitespace"]:
         # pandas separates at blanks and tabs alone, not at all that Unicode calls space.
-        lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        content = "\n".join(" ".join(filter(None, line.replace("\t", " ").split(" "))) for line in lines)
+        lines = (" ".join(filter(None, line.replace("\t", " ").split(" "))) for line in content.split("\n"))
+        content = "\n".join(lines)
         separator = " "
     return csv.reader(io.StringIO(content, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
 
