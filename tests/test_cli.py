@@ -700,7 +700,12 @@ def test_a_full_disk_loses_no_draws(
 
 
 @pytest.mark.parametrize(
-    "edit", [lambda content: content.pop("names"), lambda content: content.update({"class": "os.system"})]
+    "edit",
+    [
+        lambda content: content.pop("names"),
+        lambda content: content.update({"class": "os.system"}),
+        lambda content: content["layout"].update(sep=",NaN"),
+    ],
 )
 def test_a_damaged_description_of_the_table_is_named(
     edit: Callable[[dict[str, Any]], Any], fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

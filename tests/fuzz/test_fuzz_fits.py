@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fuzzing import Edit, damaged, edits, fuzz
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from patrac_native.cli.main import main
@@ -29,6 +29,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @fuzz(12)
+@example(file="fit/table.json", changes=[("insert", 0.1171875, b"NaN")])  # into the separator
 @given(
     file=st.sampled_from(["fit/estimator.npz", "fit/table.json", "fit/table.json", "rows.csv"]),
     changes=st.one_of(st.none(), edits()),

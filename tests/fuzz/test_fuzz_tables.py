@@ -55,7 +55,7 @@ def read(path: Path, layout: Layout) -> None:
         file = TableFile(str(path), layout)
         rows = file.frame(())
     except (ValueError, OSError, MemoryError) as error:
-        assert path.name in str(error) or str(error).startswith(("sep", "decimal")), repr(error)
+        assert path.name in str(error), repr(error)
         return
     assert [str(name) for name in rows.columns] == file.names and len(rows)
     try:

@@ -39,12 +39,20 @@ _BOOLEANS = {word: value for value in (False, True) for word in (str(value), str
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text file holds a table: separator, names in the first line, decimal mark, texts of missing values."""
+    """How a text file holds a table: separator, names in the first line, decimal mark, texts of missing values.
+
+    Raises ValueError for a separator or a decimal mark that is none.
+    """
 
     sep: str | None = None
     header: bool | None = None
     decimal: str = "."
     missing: Sequence[str] = ("?",)
+
+    def __post_init__(self) -> None:
+        for what, given in (("sep", SEPARATORS.get(self.sep or "", self.sep)), ("decimal", self.decimal)):
+            if given not in (None, r"\s+") and not (len(given) == 1 and given in _MARKS):
+                raise ValueError(f"{what} must be one character that is no letter, digit or quote; got {given!r}.")
 
 
 def add_layout(parser: argparse.ArgumentParser, default: str) -> None:
@@ -95,9 +103,6 @@ class TableFile:
                 raise ValueError(f"{path} cannot be read by pandas.read_{kind}: {error}") from None
             self._frame, self.names, self.layout = frame, [str(name) for name in frame.columns], layout
         else:
-            for what, given in (("sep", SEPARATORS.get(layout.sep or "", layout.sep)), ("decimal", layout.decimal)):
-                if given not in (None, r"\s+") and not (len(given) == 1 and given in _MARKS):
-                    raise ValueError(f"{what} must be one character that is no letter, digit or quote; got {given!r}.")
             self._content = _text(path, self.name)
             sep = SEPARATORS.get(layout.sep or "", layout.sep) or _separator(self._content)
             fields, self._lines = _check_rows(self._content, sep, self.name)
