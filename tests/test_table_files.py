@@ -210,6 +210,14 @@ def test_what_is_no_table_is_refused(content: bytes, message: str, tmp_path: Pat
         TableFile(write(tmp_path, content), Layout())
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_field_stays_in_its_column_after_a_blank_line(end: str, tmp_path: Path) -> None:
+    file = TableFile(write(tmp_path, end.join(["a,b", "1,2", "", ",5", "6,7"])), Layout())
+    frame = file.frame([])
+    np.testing.assert_array_equal(frame[["a", "b"]], [[1, 2], [np.nan, 5], [6, 7]])
+    assert frame.index.tolist() == [2, 4, 5]
+
+
 @pytest.mark.parametrize("given", ["xx", "", "x", "1", '"', "\n", "\0", "\xe9"])
 @pytest.mark.parametrize("what", ["sep", "decimal"])
 def test_what_is_no_mark_is_refused(what: str, given: str) -> None:

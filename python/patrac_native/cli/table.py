@@ -228,7 +228,8 @@ def _text(path: str, name: str) -> str:
         raise ValueError(
             f"{name} is no {encoding.removesuffix('-sig').upper()} text (line {line}); save it as CSV in UTF-8."
         ) from None
-    # As in files that Python opens as text. pandas loses rows of empty fields that end with "\r".
+    # As in files that Python opens as text. Where lines end with "\r", pandas loses a separator that begins the line
+    # after a blank one, so that fields move to other columns.
     content = content.replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in content:
         raise ValueError(f"{name} is a binary file, not a table as text; save it as CSV in UTF-8.")
