@@ -218,6 +218,11 @@ def test_a_field_stays_in_its_column_after_a_blank_line(end: str, tmp_path: Path
     assert frame.index.tolist() == [2, 4, 5]
 
 
+def test_rows_that_pandas_counts_otherwise_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^\S+t\.csv has 3 rows to pandas, but 2 to the module csv: a line of blanks"):
+        frame_of(tmp_path, 'a\n" "\n1\n2\n', header=True)
+
+
 @pytest.mark.parametrize("given", ["xx", "", "x", "1", '"', "\n", "\0", "\xe9"])
 @pytest.mark.parametrize("what", ["sep", "decimal"])
 def test_what_is_no_mark_is_refused(what: str, given: str) -> None:

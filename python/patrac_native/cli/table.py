@@ -162,6 +162,11 @@ class TableFile:
             decimal=self.layout.decimal,
             **options,
         )
+        if len(frame) != len(self._lines):
+            raise ValueError(
+                f"{self.name} has {len(frame)} rows to pandas, but {len(self._lines)} to the module csv: a line of "
+                "blanks in quotes, or a quote inside a field; save it as CSV again."
+            )
         unlike = frame.select_dtypes(include=["object", "string"]).columns.tolist()
         if unlike:
             written = pd.read_csv(io.StringIO(self._content), dtype=str, na_filter=False, usecols=unlike, **options)
