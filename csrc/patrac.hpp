@@ -1,5 +1,5 @@
-// The facade of the core on the CPU. The bindings include this header, device.hpp and bridges.hpp and nothing else of
-// the core.
+// The facade of the core on the CPU. The bindings include this header, descent.hpp, device.hpp and bridges.hpp and
+// nothing else of the core.
 #pragma once
 
 #include <array>

@@ -66,10 +66,44 @@ def test_rows_of_weight_zero_take_no_part_in_the_training(batch_size: int) -> No
     for left_out, is_equal in ((slice(10), True), (slice(10, 20), False)):
         weights = np.ones(40)
         weights[left_out] = 0.0
-        first, second = (Descent(problem(X, of, batch_size=batch_size), 1.0, weights) for of in (y, changed))
-        for _ in range(5):
-            one, other = first.epoch(), second.epoch()
-        assert np.array_equal(one.theta, other.theta) == is_equal
+        descents = (Descent(problem(X, of, batch_size=batch_size), 1.0, weights[None]) for of in (y, changed))
+        one, other = (list(descent.epochs(5))[-1] for descent in descents)
+        assert np.array_equal(one.lowest, other.lowest) == is_equal
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_compiled_epochs_are_those_of_single_updates(dtype: str, threads: int) -> None:
+    """37 epochs are two whole calls of the core and a shorter one."""
+    X, y = linear(40)
+    held = np.array([np.arange(40) % 3 == fold for fold in range(3)])
+    weights, unseen = np.where(held, 0.0, 1.0), held / 40.0
+    descent = Descent(problem(X, y, dtype=dtype), 0.5, weights, unseen, threads=threads)
+    compiled, single = list(descent.epochs(37)), list(descent._stepped_epochs(37))
+    assert len(compiled) == len(single) == 37
+    for one, other in zip(compiled, single, strict=True):
+        np.testing.assert_array_equal(one.lowest, other.lowest)
+        np.testing.assert_array_equal(one.unseen, other.unseen)
+        # The squared norms are added in another order, those of float32 in double.
+        np.testing.assert_allclose(one.losses, other.losses, rtol=1e-6 if dtype == "float32" else 1e-13)
+    assert not np.array_equal(compiled[0].lowest, compiled[-1].lowest)
+
+
+def test_updates_of_adam_are_those_of_the_paper() -> None:
+    """Algorithm 1 of Kingma & Ba (2015), written out in float64."""
+    X, y = linear(40)
+    rate, first, second, epsilon = 0.01, 0.9, 0.999, 1e-8
+    likelihood = pn.Gaussian(1.0)
+    one = problem(X, y, likelihood, learning_rate=rate)
+    epochs = list(Descent(one, 0.5).epochs(25))
+    model, theta = one.compiled(one.row_weights), epochs[0].lowest[0].copy()
+    m, v = np.zeros_like(theta), np.zeros_like(theta)
+    for t, epoch in enumerate(epochs, 1):
+        value, gradient = model.log_likelihood_and_grad(theta[None], 1)
+        assert epoch.losses[0] == pytest.approx(0.25 * theta @ theta - value[0], rel=1e-12)
+        g = 0.5 * theta - gradient[0]
+        m, v = first * m + (1 - first) * g, second * v + (1 - second) * g**2
+        theta = theta - rate * (m / (1 - first**t)) / (np.sqrt(v / (1 - second**t)) + epsilon)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

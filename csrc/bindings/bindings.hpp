@@ -6,6 +6,7 @@
 namespace patrac::bindings {
 
 void bind_density(pybind11::module_& m);
+void bind_descent(pybind11::module_& m);
 void bind_device(pybind11::module_& m);
 void bind_device_inputs(pybind11::module_& m);
 void bind_device_tensor(pybind11::module_& m);

@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m) {
     patrac::bindings::name_memory_errors();
     patrac::bindings::bind_model_spec(m);
     patrac::bindings::bind_model(m);
+    patrac::bindings::bind_descent(m);
     patrac::bindings::bind_density(m);
     patrac::bindings::bind_foreign_density(m);
     patrac::bindings::bind_device_tensor(m);

@@ -165,6 +165,36 @@ class _Model(Generic[T]):
 class Model32(_Model[np.float32]): ...
 class Model64(_Model[np.float64]): ...
 
+class _Descent(Generic[T]):
+    """Descent32 or Descent64: networks that Adam trains on all rows, in step."""
+
+    def __init__(
+        self,
+        *,
+        trained: Sequence[_Model[T]],
+        unseen: Sequence[_Model[T]],
+        theta: npt.NDArray[T],
+        l2: float,
+        learning_rate: float,
+    ) -> None: ...
+    def run(self, epochs: int, *, at_once: int, threads: int) -> tuple[_Float64, npt.NDArray[T], _Float64]: ...
+
+class Descent32(_Descent[np.float32]): ...
+class Descent64(_Descent[np.float64]): ...
+
+def adam_update32(
+    *,
+    theta: npt.NDArray[np.float32],
+    mean: npt.NDArray[np.float32],
+    square: npt.NDArray[np.float32],
+    gradient: npt.NDArray[np.float32],
+    update: int,
+    learning_rate: float,
+) -> None: ...
+def adam_update64(
+    *, theta: _Float64, mean: _Float64, square: _Float64, gradient: _Float64, update: int, learning_rate: float
+) -> None: ...
+
 class _Density(Generic[T]):
     """Density32 or Density64: a model's log density in the coordinates of another library."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -29,6 +30,9 @@ Evaluate = Callable[[], tuple[float, RealArray]]  # of loss and gradient (p,) at
 
 # An evaluation of fewer multiply-adds than this has one thread; the engine's results do not depend on their number.
 _ONE_THREAD_BELOW = 50_000_000
+# Bounds on the epochs, and on their multiply-adds, of one call of the core. The last call of a training goes on beyond
+# its end.
+_BLOCK_EPOCHS, _BLOCK_WORK = 16, 100_000_000
 # The process that imported this. One that is forked from it lacks torch's other threads, for which torch would wait
 # forever.
 _PROCESS = os.getpid()
@@ -114,45 +118,98 @@ class Problem:
 
 
 class Epoch(NamedTuple):
-    """What an epoch began with: parameters (p,) and their penalised loss."""
+    """What an epoch of k networks began with, and what was best up to then."""
 
-    theta: RealArray
-    loss: float
+    losses: FloatArray  # (k,), penalised
+    lowest: RealArray  # (k, p), the parameters of the lowest losses so far
+    unseen: FloatArray  # (k,), the losses of unseen rows at those, without penalty; infinite where there are none
 
 
 class Descent:
-    """The training of a network under row weights (n,), by default the problem's, on at most `threads` threads.
+    """The training of k networks in step, each under row weights (n,) of its own, on at most `threads` threads.
 
-    The loss is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters; the sum over a mini-batch is scaled by
-    n / batch_size.
+    `weights` (k, n) are by default those of the problem, for one network; `unseen` (k, n) those of rows by which it is
+    judged. A loss is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters; the sum over a mini-batch is scaled
+    by n / batch_size.
     """
 
     def __init__(
-        self, problem: Problem, l2: float, weights: FloatArray | None = None, *, threads: int | None = None
+        self,
+        problem: Problem,
+        l2: float,
+        weights: FloatArray | None = None,
+        unseen: FloatArray | None = None,
+        *,
+        threads: int | None = None,
     ) -> None:
-        self._problem, self._l2 = problem, float(l2)
+        self._problem, self._l2, self._most = problem, float(l2), threads
+        self._weights = problem.row_weights[None] if weights is None else weights
+        self._unseen = [] if unseen is None else [problem.compiled(part) for part in unseen]
+
+    def epochs(self, most: int | None = None) -> Iterator[Epoch]:
+        """Train from the start, and yield the epochs, at most so many; those of Adam on all rows are the core's."""
+        if _is_adam(self._problem.optimizer) and self._problem.batch_size == self._problem.n_rows:
+            return self._compiled_epochs(most)
+        return self._stepped_epochs(most)
+
+    def _compiled_epochs(self, most: int | None) -> Iterator[Epoch]:
+        """Run several epochs in a call, which would otherwise take as long as the gradient of a small network."""
+        problem = self._problem
+        starts = np.array([_start(problem, weights)[0] for weights in self._weights])
+        build: Any = _core.Descent32 if problem.dtype == "float32" else _core.Descent64
+        trained = [problem.compiled(weights) for weights in self._weights]
+        core = build(
+            trained=trained, unseen=self._unseen, theta=starts, l2=self._l2, learning_rate=problem.learning_rate
+        )
+        threads = problem.threads(problem.n_rows, self._most)
+        at_once = 1 if threads > 1 else thread_count(self._most)
+        block = max(1, min(_BLOCK_EPOCHS, _BLOCK_WORK // (starts.size * problem.n_rows)))
+        done = 0
+        while most is None or done < most:
+            count = block if most is None else min(block, most - done)
+            yield from map(Epoch, *core.run(count, at_once=at_once, threads=threads))
+            done += count
+
+    def _stepped_epochs(self, most: int | None) -> Iterator[Epoch]:
+        """Train each network by steps of any optimiser, on all rows or on mini-batches."""
+        problem, k = self._problem, len(self._weights)
+        networks = [_Stepped(problem, self._l2, weights, self._most) for weights in self._weights]
+        threads = problem.threads(problem.n_rows, self._most)
+        lowest = [network.theta.copy() for network in networks]
+        lowest_losses, unseen = np.full(k, math.inf), np.full(k, math.inf)
+        for _ in itertools.count() if most is None else range(most):
+            losses = np.empty(k)
+            for index, network in enumerate(networks):
+                with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is said in words
+                    theta, losses[index] = network.epoch()
+                if losses[index] < lowest_losses[index]:  # False for NaN
+                    lowest_losses[index], lowest[index] = losses[index], theta
+                    if self._unseen:
+                        unseen[index] = -self._unseen[index].log_likelihood(theta[None], threads)[0]
+            yield Epoch(losses, np.array(lowest), unseen.copy())
+
+
+class _Stepped:
+    """The training of one network by steps of an optimiser, an epoch at a time."""
+
+    def __init__(self, problem: Problem, l2: float, weights: FloatArray, threads: int | None) -> None:
+        self._problem, self._l2, self._weights = problem, l2, weights
         self._threads, self._batch_threads = (problem.threads(n, threads) for n in (problem.n_rows, problem.batch_size))
-        self._weights = problem.row_weights if weights is None else weights
-        self._rng = np.random.RandomState(problem.seed % 2**32)
-        self._theta = _initial_parameters(problem.shapes, self._rng, problem.dtype)
-        start = problem.likelihood.initial_outputs(problem.targets, self._weights, problem.offset)
-        if start is not None:  # the vector of parameters ends with the biases of the last layer
-            self._theta[-problem.sizes[-1] :] = start
+        self.theta, self._rng = _start(problem, weights)
         # Of mini-batches, the noise of whose updates does not fall with a constant learning rate, the parameters are a
         # running mean (Polyak & Juditsky 1992), in which update t has the share 1 / min(t, b) of b batches in an epoch:
         # the plain mean in the first epoch, and an exponential one from then on.
-        self._mean, self._updates = self._theta.copy(), 0
-        self._whole = problem.compiled(self._weights)
-        self._step = _make_optimizer(problem.optimizer, self._theta, problem.learning_rate)
+        self._mean, self._updates = self.theta.copy(), 0
+        self._whole = problem.compiled(weights)
+        self._step = _make_optimizer(problem.optimizer, self.theta, problem.learning_rate)
 
-    def epoch(self) -> Epoch:
-        """Evaluate the loss of the current parameters, then update them once for each batch; see `_mean`."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is said in words
-            return self._by_batches() if self._problem.batch_size < self._problem.n_rows else self._by_all_rows()
+    def epoch(self) -> tuple[RealArray, float]:
+        """Return parameters and their loss, then update them once for each batch; see `_mean`."""
+        return self._by_batches() if self._problem.batch_size < self._problem.n_rows else self._by_all_rows()
 
-    def _by_all_rows(self) -> Epoch:
+    def _by_all_rows(self) -> tuple[RealArray, float]:
         """Update the parameters once."""
-        before, losses = self._theta.copy(), list[float]()
+        before, losses = self.theta.copy(), list[float]()
 
         def evaluate() -> tuple[float, RealArray]:
             loss, gradient = self._value_and_grad(self._whole)
@@ -160,9 +217,9 @@ class Descent:
             return loss, gradient
 
         self._step(evaluate)  # which may evaluate several times; the first is at the parameters before it
-        return Epoch(before, losses[0])
+        return before, losses[0]
 
-    def _by_batches(self) -> Epoch:
+    def _by_batches(self) -> tuple[RealArray, float]:
         """Update the parameters once for each mini-batch."""
         problem, before = self._problem, self._mean.copy()
         loss = self._penalty(before) - float(self._whole.log_likelihood(before[None], self._threads)[0])
@@ -174,8 +231,8 @@ class Descent:
             model = problem.compiled(scaled, used) if len(used) else None
             self._step(partial(self._value_and_grad, model))
             self._updates += 1
-            self._mean += (self._theta - self._mean) / min(self._updates, len(batches))
-        return Epoch(before, loss)
+            self._mean += (self.theta - self._mean) / min(self._updates, len(batches))
+        return before, loss
 
     def _penalty(self, theta: RealArray) -> float:
         """Return (l2 / 2) * squared norm."""
@@ -184,9 +241,9 @@ class Descent:
     def _value_and_grad(self, model: CoreModel | None) -> tuple[float, RealArray]:
         """Return the penalised loss of the model's rows, or of none, at the current parameters, and its gradient."""
         if model is None:
-            return self._penalty(self._theta), self._l2 * self._theta
-        values, gradients = model.log_likelihood_and_grad(self._theta[None], self._batch_threads)
-        return self._penalty(self._theta) - float(values[0]), self._l2 * self._theta - gradients[0]
+            return self._penalty(self.theta), self._l2 * self.theta
+        values, gradients = model.log_likelihood_and_grad(self.theta[None], self._batch_threads)
+        return self._penalty(self.theta) - float(values[0]), self._l2 * self.theta - gradients[0]
 
 
 def check_optimizer(choice: Any) -> None:
@@ -200,9 +257,14 @@ def check_optimizer(choice: Any) -> None:
         )
 
 
+def _is_adam(choice: Any) -> bool:
+    """Return whether this is the optimiser that the core has."""
+    return isinstance(choice, str) and choice.lower() == "adam"
+
+
 def _make_optimizer(choice: Any, theta: RealArray, learning_rate: float) -> Callable[[Evaluate], None]:
     """Return a function that updates the parameters theta in place, once for each call."""
-    if isinstance(choice, str) and choice.lower() == "adam":
+    if _is_adam(choice):
         return _Adam(theta, learning_rate)
     return _TorchOptimizer(choice, theta, learning_rate)
 
@@ -211,22 +273,21 @@ class _Adam:
     """Adam with its authors' constants (Kingma & Ba 2015, algorithm 1)."""
 
     def __init__(self, theta: RealArray, learning_rate: float) -> None:
-        self._theta, self._learning_rate, self._count = theta, learning_rate, 0
-        self._mean, self._square, self._step = (np.zeros_like(theta) for _ in range(3))
+        self._theta, self._learning_rate, self._updates = theta, learning_rate, 0
+        self._mean, self._square = np.zeros_like(theta), np.zeros_like(theta)
+        self._update: Any = _core.adam_update32 if theta.dtype == np.float32 else _core.adam_update64
 
     def __call__(self, evaluate: Evaluate) -> None:
         _, gradient = evaluate()
-        self._count += 1
-        mean, square, step = self._mean, self._square, self._step
-        # In place, since new arrays would take as long as the gradient of a small network.
-        mean += np.multiply(np.subtract(gradient, mean, out=step), 1 - 0.9, out=step)
-        square += np.multiply(np.subtract(np.square(gradient, out=step), square, out=step), 1 - 0.999, out=step)
-        np.sqrt(square, out=step)
-        step /= math.sqrt(1 - 0.999**self._count)
-        step += 1e-8
-        np.divide(mean, step, out=step)
-        step *= self._learning_rate / (1 - 0.9**self._count)
-        self._theta -= step
+        self._updates += 1
+        self._update(
+            theta=self._theta,
+            mean=self._mean,
+            square=self._square,
+            gradient=gradient,
+            update=self._updates,
+            learning_rate=self._learning_rate,
+        )
 
 
 class _TorchOptimizer:
@@ -251,6 +312,16 @@ class _TorchOptimizer:
             torch.set_num_threads(1)
         with torch.device("cpu"), torch.inference_mode(False):
             self._optimizer.step(closure)
+
+
+def _start(problem: Problem, weights: FloatArray) -> tuple[RealArray, np.random.RandomState]:
+    """Return where the training of a network begins (p,), and the generator of its mini-batches."""
+    rng = np.random.RandomState(problem.seed % 2**32)
+    theta = _initial_parameters(problem.shapes, rng, problem.dtype)
+    outputs = problem.likelihood.initial_outputs(problem.targets, weights, problem.offset)
+    if outputs is not None:  # the vector of parameters ends with the biases of the last layer
+        theta[-problem.sizes[-1] :] = outputs
+    return theta, rng
 
 
 def _initial_parameters(shapes: Sequence[tuple[int, int]], rng: np.random.RandomState, dtype: str) -> RealArray:

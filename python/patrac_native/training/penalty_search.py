@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import numpy as np
 from patrac_native.diagnostics.splits import IndexArray, copy_groups, split_rows
 from patrac_native.network.network import Network
 from patrac_native.plots.progress import progress_bar
-from patrac_native.training.descent import Descent, Problem
+from patrac_native.training.descent import Descent, Problem, RealArray
 from patrac_native.validation.checks import FloatArray
 
 if TYPE_CHECKING:
@@ -206,20 +205,11 @@ def cross_validate(
     for fold, rows in enumerate(folds):
         held[fold, rows] = weights[rows]
     shares = held / held.sum()
-    descents = [Descent(problem, l2, np.where(part > 0, 0.0, weights), threads=threads) for part in held]
-    unseen, at_once = [problem.compiled(part) for part in shares], problem.threads(n, threads)
-    lowest, current = np.full(len(folds), math.inf), np.full(len(folds), math.inf)
-    thetas: list[Any] = [None] * len(folds)  # at the lowest loss of the rows that a network is trained on
+    descent = Descent(problem, l2, np.where(held > 0, 0.0, weights), shares, threads=threads)
     best, best_epoch, trained = math.inf, 0, 0
-    best_thetas: list[Any] | None = None
-    for epoch in itertools.count() if max_epochs is None else range(max_epochs):
+    best_thetas: RealArray | None = None
+    for epoch, (losses, thetas, current) in enumerate(descent.epochs(max_epochs)):
         trained += 1
-        losses = np.empty(len(folds))
-        for fold, descent in enumerate(descents):
-            theta, losses[fold] = descent.epoch()
-            if losses[fold] < lowest[fold]:  # False for NaN
-                lowest[fold], thetas[fold] = losses[fold], theta
-                current[fold] = -unseen[fold].log_likelihood(theta[None], at_once)[0]
         score = current.sum()
         if epoch == 0 and not np.isfinite(losses).all():
             raise ValueError(
@@ -227,7 +217,7 @@ def cross_validate(
                 "Standardise X and y, or use dtype='float64'."
             )
         if score < best:
-            best, best_epoch, best_thetas = float(score), epoch, thetas.copy()
+            best, best_epoch, best_thetas = float(score), epoch, thetas
         elif epoch - best_epoch >= patience:
             break
         if not np.isfinite(losses).all():

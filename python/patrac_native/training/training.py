@@ -239,18 +239,17 @@ def _descend(
         total=max_epochs, desc="training", unit=" epochs", disable=not show, leave=False, mininterval=0.2
     )
     try:
-        while max_epochs is None or len(losses) < max_epochs:
+        for epoch in descent.epochs(max_epochs):
             if is_interrupted():
                 raise KeyboardInterrupt
-            epoch = descent.epoch()
-            loss = epoch.loss
+            loss = float(epoch.losses[0])
             losses.append(loss)
             if not np.isfinite(loss):
                 stopped = "non-finite"
                 break
             if best is None or loss < best.loss:
                 # One assignment, so that Ctrl-C cannot separate the loss from its parameters.
-                best = _Best(loss, len(losses) - 1, epoch.theta)
+                best = _Best(loss, len(losses) - 1, epoch.lowest[0])
             elif len(losses) - 1 - best.epoch >= patience:
                 stopped = "patience"
                 break
