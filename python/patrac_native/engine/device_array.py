@@ -53,10 +53,6 @@ class DeviceArray:
         kind, index = self._tensor.place
         return "cpu" if kind == HOST else f"cuda:{index}"
 
-    def part(self, first_chain: int, chains: int, draws: int) -> DeviceArray:
-        """Return a view of the first `draws` draws of `chains` chains, beginning with chain `first_chain`."""
-        return DeviceArray(self._tensor.part(first_chain, chains, draws))
-
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Copy the array to the host; raise ValueError for copy=False."""
         if copy is False:

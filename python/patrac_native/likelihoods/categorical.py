@@ -74,9 +74,11 @@ class Categorical(Likelihood):
 
     def log_likelihood_rows(self, f: npt.ArrayLike, y: Targets) -> FloatArray:
         """Return log softmax(f) at each row's label, shape (..., n), for f (..., n, m) and y (n,)."""
+        from scipy.special import log_softmax
+
         outputs = np.asarray(f, dtype=np.float64)
         label = np.broadcast_to(y[:, None], (*outputs.shape[:-1], 1))
-        rows: FloatArray = np.take_along_axis(_log_softmax(outputs), label, axis=-1)[..., 0]
+        rows: FloatArray = np.take_along_axis(log_softmax(outputs, axis=-1), label, axis=-1)[..., 0]
         return rows
 
     def row_weights(self, sample_weight: npt.ArrayLike | None, n: int) -> FloatArray:
@@ -101,7 +103,10 @@ class Categorical(Likelihood):
 
     def probabilities(self, f: npt.ArrayLike) -> FloatArray:
         """Return softmax(f) over the last axis of f (..., n, m)."""
-        return np.exp(_log_softmax(np.asarray(f, dtype=np.float64)))
+        from scipy.special import log_softmax
+
+        shares: FloatArray = np.exp(log_softmax(np.asarray(f, dtype=np.float64), axis=-1))
+        return shares
 
     def sample(self, f: npt.ArrayLike, rng: np.random.Generator) -> Targets:
         """Draw int64 labels (..., n) by inversion of the cumulative probabilities of f (..., n, m)."""
@@ -115,10 +120,3 @@ class Categorical(Likelihood):
     def arguments(self) -> dict[str, Any]:
         """Return the argument `scale`."""
         return {"scale": self.scale}
-
-
-def _log_softmax(f: FloatArray) -> FloatArray:
-    """Return log softmax over the last axis; subtracting the largest entry first prevents overflow."""
-    shifted = f - f.max(axis=-1, keepdims=True)
-    log_probabilities: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return log_probabilities

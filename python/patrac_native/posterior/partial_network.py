@@ -245,18 +245,14 @@ class PartialNetwork:
         result: np.float64 | FloatArray = total[()]
         return result
 
-    def check_theta(
-        self, theta: npt.ArrayLike, name: str = "theta", dim: int | None = None
-    ) -> tuple[npt.NDArray[Any], bool]:
-        """Return theta (dim,) or (B, dim) as a batch of `dtype`, and whether it was one point; dim defaults to K."""
-        dim = self.dim if dim is None else dim
-        values = _as_floats(theta, name)
-        single = values.ndim == 1
-        if values.ndim not in (1, 2) or values.shape[-1] != dim:
-            raise ValueError(f"{name} must have shape ({dim},) or (B, {dim}); got {values.shape}.")
-        batch = values.reshape(-1, dim)
-        check_finite(batch, name, "Rows count the points of the batch, columns the entries of theta.")
-        return cast_checked(batch, self.dtype, name), single
+    def check_theta(self, theta: npt.ArrayLike) -> tuple[npt.NDArray[Any], bool]:
+        """Return theta (K,) or (B, K) as a batch of `dtype`, and whether it was one point."""
+        values = _as_floats(theta, "theta")
+        if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
+            raise ValueError(f"theta must have shape ({self.dim},) or (B, {self.dim}); got {values.shape}.")
+        batch = values.reshape(-1, self.dim)
+        check_finite(batch, "theta", "Rows count the points of the batch, columns the entries of theta.")
+        return cast_checked(batch, self.dtype, "theta"), values.ndim == 1
 
     def spec(self, likelihood: str, parameters: Mapping[str, FloatArray]) -> ModelSpec:
         """Return the specification of the compiled model under the likelihood of a name, with its core parameters."""
