@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
 import sys
 import time
@@ -21,7 +22,7 @@ from gpu_checks import check_chains, check_gradients, check_normals
 from gpu_floor import Rates, large_floor, measure_rates, small_floor
 from gpu_problems import (
     LARGE,
-    MAX_ALONE,
+    LARGE_OVER_JAX,
     MAX_LARGE,
     MIN_OVER_JAX,
     MIN_RATE,
@@ -52,8 +53,8 @@ SMALL_HEADERS = [
 ]
 SMALL_WIDTHS = [10, 7, 20, 8, 28, 8, 12, 18, 20]
 TABLE = "| network | architecture | faster than the CPU from | measured at |\n|---|---|---|---|"
-LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g"]
-LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11]
+LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g", "best JAX", "JAX/ours"]
+LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11, 18, 20]
 
 
 class Run:
@@ -68,7 +69,7 @@ class Run:
         self.rates: Rates = measure_rates(options.device, options.quick)
         self.jax = jax_reason(options.peers)
         self.results: dict[str, Any] = {"small": {}, "large": {}, "thresholds": [], "checks": {}, "failed": []}
-        self.results["left_out"] = []
+        self.results |= {"requirements": [], "left_out": []}
 
     def has_time(self, what: str) -> bool:
         """Return whether the time budget is not spent; otherwise record that the case is left out."""
@@ -89,21 +90,48 @@ class Run:
             return False
         return True
 
-    def required(self, value: float | None) -> float | None:
-        """Return a requirement, or None unless the full sizes are run on a GPU."""
-        return None if self.options.quick or self.options.device != "cuda" else value
+    def held(self, what: str, value: float | None, *, least: float | None = None, most: float | None = None) -> str:
+        """Return a value as text, with what is required of it, which is recorded: on a GPU, of the full sizes."""
+        required = least if most is None else most
+        if required is None or self.options.quick or self.options.device != "cuda":
+            return verdict(value, None)
+        if value is not None:
+            is_met = value >= required if most is None else value <= required
+            bound = {"at least" if most is None else "at most": required}
+            self.results["requirements"].append({"what": what, **bound, "found": value, "met": is_met})
+        return verdict(value, required) if most is None else with_maximum(value, most)
+
+    def beside_jax(self, case: Case, chains: int, what: str) -> dict[str, Any]:
+        """Return the times of JAX's sides; none where it takes no part or the time budget is spent."""
+        if self.jax or not self.has_time(f"JAX {what}"):
+            return {}
+        sides = on_jax(case, chains, self.options.quick)
+        times = {peer: wall_times(side, self.repeats, self.seconds) for peer, side in sides.items()}
+        return {peer: {"microseconds": one.microseconds, "call": one.call} for peer, one in times.items()}
 
 
-def with_maximum(value: float, required: float | None) -> str:
+def with_maximum(value: float | None, most: float) -> str:
     """Return a value as text, with the maximum that is allowed and whether it is met.
 
     Examples
     --------
-    >>> with_maximum(12.34, 15.0), with_maximum(12.34, 10.0), with_maximum(1.0, None)
-    ('12.3 (<= 15 ok)', '12.3 (<= 10 NOT MET)', '1.00')
+    >>> with_maximum(12.34, 15.0), with_maximum(12.34, 10.0), with_maximum(None, 1.0)
+    ('12.3 (<= 15 ok)', '12.3 (<= 10 NOT MET)', '-')
     """
-    shown = number(value)
-    return shown if required is None else f"{shown} (<= {required:g} {'ok' if value <= required else 'NOT MET'})"
+    return "-" if value is None else f"{number(value)} (<= {most:g} {'ok' if value <= most else 'NOT MET'})"
+
+
+def fastest(jax: dict[str, Any]) -> tuple[str | None, float | None]:
+    """Return the fastest of JAX's sides and its median; None of none.
+
+    Examples
+    --------
+    >>> fastest({"plain": {"microseconds": [3.0]}, "by hand": {"microseconds": [1.0, 2.0, 9.0]}}), fastest({})
+    (('by hand', 2.0), (None, None))
+    """
+    medians = {peer: statistics.median(timed["microseconds"]) for peer, timed in jax.items()}
+    best = min(medians, key=medians.__getitem__, default=None)
+    return best, None if best is None else medians[best]
 
 
 def small_chains(run: Run) -> None:
@@ -135,12 +163,8 @@ def small_chains(run: Run) -> None:
                 "acceptance_rate": times.acceptance_rate,
                 "layout": case.post.sampled.compiled.on_device(device).layout(False),
             }
-            if not run.jax and chains in sizes.jax_chains and run.has_time(f"JAX {name} x {chains}"):
-                sides = on_jax(case, chains, run.options.quick)
-                found["jax"] = {}
-                for peer, side in sides.items():
-                    timed = wall_times(side, run.repeats, run.seconds)
-                    found["jax"][peer] = {"microseconds": timed.microseconds, "call": timed.call}
+            if chains in sizes.jax_chains:
+                found["jax"] = run.beside_jax(case, chains, f"{name} x {chains}")
             run.results["small"].setdefault(name, {})[chains] = found
             table.row(small_row(run, name, chains, found))
 
@@ -148,18 +172,19 @@ def small_chains(run: Run) -> None:
 def small_row(run: Run, name: str, chains: int, found: dict[str, Any]) -> list[str]:
     """Return the cells of a row under `SMALL_HEADERS`."""
     step, rate = found["median"], found["chain_steps_per_second"]
-    medians = {peer: statistics.median(timed["microseconds"]) for peer, timed in found.get("jax", {}).items()}
-    best = min(medians, key=medians.__getitem__, default=None)
+    best, theirs = fastest(found.get("jax", {}))
+    what, least = f"{name}, {chains:,} chain{'s' * (chains > 1)}", MIN_RATE[name] if chains >= RATE_CHAINS else None
+    over = None if theirs is None else theirs / step
     return [
         name,
         str(chains),
-        with_maximum(step, run.required(MAX_ALONE.get(name) if chains == 1 else None)),
+        number(step),
         number(1e3 * found["call"]),
-        verdict(rate, run.required(MIN_RATE[name] if chains >= RATE_CHAINS else None)),
+        run.held(f"chain-steps a second of {what}", rate, least=least),
         number(found["floor"]),
         number(found["floor"] / step),
-        f"{number(medians[best])} {best}" if best else "-",
-        verdict(medians[best] / step if best else None, run.required(MIN_OVER_JAX.get((name, chains)))),
+        "-" if theirs is None else f"{number(theirs)} {best}",
+        run.held(f"time of JAX over that of {what}", over, least=MIN_OVER_JAX.get((name, chains))),
     ]
 
 
@@ -186,14 +211,20 @@ def large_chain(run: Run) -> None:
             "bound": bound,
             "acceptance_rate": times.acceptance_rate,
             "layout": case.post.sampled.compiled.on_device(device).layout(False),
+            "jax": run.beside_jax(case, 1, f"large {name}") if name in LARGE_OVER_JAX else {},
         }
+        best, theirs = fastest(run.results["large"][name]["jax"])
+        over = None if theirs is None else theirs / times.median
+        step = run.held(f"us a step of the large {name}", times.median, most=MAX_LARGE[name])
         table.row(
             [
                 name,
-                with_maximum(times.median, run.required(MAX_LARGE[name])),
+                step,
                 *(number(floors[kind]) for kind in ("memory", "fma", "tensor")),
                 f"{number(floors[bound] / times.median)} {bound}",
                 f"{run.results['checks'][what]['gradient']:.1e}",
+                "-" if theirs is None else f"{number(theirs)} {best}",
+                run.held(f"time of JAX over that of the large {name}", over, least=LARGE_OVER_JAX.get(name)),
             ]
         )
 
@@ -248,6 +279,46 @@ def thresholds(run: Run) -> None:
         threshold(run, name, "rows", sizes.rows_of_one, of_rows)
 
 
+def entries(results: dict[str, Any], machine: str) -> list[dict[str, Any]]:
+    """Return the results as the tables of a record, of which `page_tables.py` makes those of a page."""
+    about = {"machine": machine, "commit": None, "date": time.strftime("%Y-%m-%d"), "command": shlex.join(sys.argv)}
+    small, large = results["small"], results["large"]
+    counts = sorted({int(chains) for cases in small.values() for chains in cases})
+    of_jax = [chains for chains in counts if any("jax" in cases.get(chains, {}) for cases in small.values())]
+
+    def shown(value: float | None) -> str | None:
+        return None if value is None else number(value)
+
+    times = [
+        [
+            f"`{name}`",
+            *(shown(cases.get(chains, {}).get("median")) for chains in counts),
+            *(shown(fastest(cases.get(chains, {}).get("jax", {}))[1]) for chains in of_jax),
+        ]
+        for name, cases in small.items()
+    ]
+    of_large = [
+        [f"`{name}`", shown(case["median"]), shown(fastest(case["jax"])[1]), shown(case["floors"][case["bound"]])]
+        for name, case in large.items()
+    ]
+    held = [
+        [
+            one["what"],
+            f"at least {one['at least']:g}" if "at least" in one else f"at most {one['at most']:g}",
+            number(one["found"]),
+            "yes" if one["met"] else "no",
+        ]
+        for one in results["requirements"]
+    ]
+    chains = [f"{count:,} chain{'s' * (count > 1)}" for count in counts]
+    of_many = ["architecture", *chains, *(f"JAX, {count:,}" for count in of_jax)]
+    return [
+        {"name": "small", **about, "columns": of_many, "rows": times},
+        {"name": "large", **about, "columns": ["architecture", "µs a step", "JAX", "floor"], "rows": of_large},
+        {"name": "requirements", **about, "columns": ["what", "required", "found", "met"], "rows": held},
+    ]
+
+
 def main() -> None:
     """Check, time, print and write; the exit code is 1 if a check failed."""
     parser = script_parser(__doc__, repeats=3)
@@ -290,7 +361,9 @@ def main() -> None:
     if options.json:
         about = {"status": status, "build": pn.build_info(), "rates": vars(rates), "jax": run.jax or "timed"}
         about |= {"quick": options.quick, "device": options.device, "seconds": seconds}
-        options.json.write_text(json.dumps({"about": about} | run.results, indent=1, default=str) + "\n")
+        found = {"about": about} | run.results
+        found |= {"title": status["name"], "entries": entries(run.results, status["name"])}
+        options.json.write_text(json.dumps(found, indent=1, default=str) + "\n")
     sys.exit(1 if run.results["failed"] else 0)
 
 

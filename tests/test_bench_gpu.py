@@ -24,6 +24,21 @@ gpu.main()
 """
 
 
+HELD = """
+import argparse, json, sys
+sys.path.insert(0, {folder!r})
+import gpu
+run = gpu.Run.__new__(gpu.Run)
+run.options, run.results = argparse.Namespace(quick=False, device={device!r}), {{"requirements": []}}
+texts = [run.held("rate", 2.5, least=2.0), run.held("time", 12.5, most=12.0), run.held("other", 3.0),
+         run.held("JAX", None, least=3.0)]
+case = {{"median": 10.0, "jax": {{"plain": {{"microseconds": [30.0]}}, "by hand": {{"microseconds": [15.0]}}}}}}
+large = {{"median": 1100.0, "jax": {{}}, "floors": {{"memory": 90.0, "tensor": 80.0}}, "bound": "memory"}}
+run.results |= {{"small": {{"Full": {{1: case, 1024: {{"median": 200.0}}}}}}, "large": {{"Full": large}}}}
+print(json.dumps([texts, gpu.entries(run.results, "a card")]))
+"""
+
+
 python = functools.partial(process, cwd=SCRIPT.parent)
 run = functools.partial(python, str(SCRIPT))
 
@@ -35,7 +50,9 @@ def test_the_whole_script_runs_on_an_emulated_device(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads((tmp_path / "gpu.json").read_text())
     assert found["about"]["status"]["name"] == "emulated" and found["about"]["jax"] == "not asked for"
-    assert found["failed"] == found["left_out"] == []
+    assert found["failed"] == found["left_out"] == found["requirements"] == []
+    assert [table["name"] for table in found["entries"]] == ["small", "large", "requirements"]
+    assert [len(table["rows"]) for table in found["entries"]] == [3, 4, 0]
     assert list(found["small"]) == ["Full", "Mix(5)", "Sep(2)"]
     assert list(found["large"]) == ["Full", "Mix(4)", "Sep(4)", "Out(24)"]
     # Noise; two gradients and a chain of each small case, a gradient of each large one, and of it with fewer rows.
@@ -72,6 +89,27 @@ def check_thresholds(thresholds: list[dict[str, Any]], printed: str) -> None:
         expected = None if not faster[1] else t["counts"][0] if faster[0] else t["counts"][1]
         assert t["first"] == expected and min(*t["device"], *t["cpu"]) > 0
         assert f"| {t['network']} | {t['architecture']} | " in printed
+
+
+def test_requirements_and_results_are_the_tables_of_a_record() -> None:
+    pytest.importorskip("torch")
+    done = python("-c", HELD.format(folder=str(SCRIPT.parent), device="cuda"))
+    assert done.returncode == 0, done.stderr
+    texts, (small, large, requirements) = json.loads(done.stdout)
+    assert texts == ["2.50 (>= 2 ok)", "12.5 (<= 12 NOT MET)", "3.00", "-"]
+    assert all({"machine", "commit", "date", "command"} < set(table) for table in (small, large, requirements))
+    assert small["machine"] == "a card"
+    assert small["columns"] == ["architecture", "1 chain", "1,024 chains", "JAX, 1"]
+    assert small["rows"] == [["`Full`", "10.0", "200", "15.0"]]
+    assert large["rows"] == [["`Full`", "1,100", None, "90.0"]]
+    assert requirements["rows"] == [["rate", "at least 2", "2.50", "yes"], ["time", "at most 12", "12.5", "no"]]
+
+
+def test_an_emulated_device_is_held_against_no_requirement() -> None:
+    pytest.importorskip("torch")
+    done = python("-c", HELD.format(folder=str(SCRIPT.parent), device="emulated:4"))
+    texts, (_, _, requirements) = json.loads(done.stdout)
+    assert texts == ["2.50", "12.5", "3.00", "-"] and requirements["rows"] == []
 
 
 def test_examples_of_the_script() -> None:
