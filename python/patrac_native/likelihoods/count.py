@@ -213,7 +213,7 @@ class CountMixture(TargetMixture):
 
     def continuous_quantile(self, probability: float | FloatArray, start: FloatArray | None = None) -> FloatArray:
         """Return the quantile as if the distribution function were linear between whole numbers, shape (n,)."""
-        count = self._least_count(probability)
+        count = self._least_count(probability, start)
         below, upto = self._upto(count - 1.0), self._upto(count)
         step = np.where(upto > below, upto - below, 1.0)
         found: FloatArray = count - 1.0 + np.clip((probability - below) / step, 0.0, 1.0)
@@ -223,21 +223,20 @@ class CountMixture(TargetMixture):
         """Return the smallest count whose probability of not being exceeded is at least `probability`, shape (n,)."""
         return self._least_count(check_probability(probability, "probability"))
 
-    def _least_count(self, probability: float | FloatArray) -> FloatArray:
-        """Return what `quantile` does, of one probability or of one for each input (n,)."""
-        low = np.full(self.n_inputs, -1.0)
-        high = np.maximum(np.ceil(self.mean()), 1.0)
-        while (short := (self._upto(high) < probability) & np.isfinite(high)).any():
-            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+    def _least_count(self, probability: float | FloatArray, start: FloatArray | None = None) -> FloatArray:
+        """Return what `quantile` does, of one probability or of one for each input (n,), searched from `start` (n,)."""
+        low, high, step = np.full(self.n_inputs, -1.0), np.full(self.n_inputs, np.inf), 1.0
+        count = np.maximum(np.ceil(self.mean() if start is None else start), 0.0)
         # The quantile is above `low` and at most `high`, whose neighbours differ by more than 1 from 2^53 on.
-        while True:
-            middle = np.floor(0.5 * (low + high))
-            open_ones = (low < middle) & (middle < high)
-            if not open_ones.any():
-                return high
-            reached = self._upto(middle) >= probability
-            low = np.where(open_ones & ~reached, middle, low)
-            high = np.where(open_ones & reached, middle, high)
+        while (open_ones := (low < count) & (count < high)).any():
+            reached = self._upto(np.where(open_ones, count, -1.0)) >= probability
+            low, high = np.where(open_ones & ~reached, count, low), np.where(open_ones & reached, count, high)
+            # Away from the start by steps that double until there are counts on both sides, then halfway between them.
+            with np.errstate(invalid="ignore"):  # infinity less infinity, where no count is enough
+                halfway = np.floor(0.5 * (low + high))
+                down = np.where(low < 0.0, np.maximum(high - step, halfway), halfway)
+            count, step = np.where(np.isinf(high), low + step, down), 2.0 * step
+        return high
 
 
 def draw_poisson(log_rate: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.int64]:
