@@ -43,8 +43,7 @@ class Library:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             self.functions: Any = importlib.import_module("arviz_stats" if name == "arviz-stats" else "arviz")
 
     def data(self, draws: pn.Draws, problem: problems.Problem) -> Any:
@@ -103,8 +102,7 @@ def test_loo_is_that_of_the_draws(library: Library, likelihood: str) -> None:
     ArviZ 0.x fits the tails by code of its own: its numbers agree within the Monte Carlo error of the weighted means.
     """
     problem, draws = drawn(likelihood)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         own = draws.loo(problem.post.data.X, problem.post.data.y, offset=problem.post.data.offset)
         theirs = library.functions.loo(library.data(draws, problem), reff=1.0, pointwise=True)
     if library.name == "arviz 0.x":
@@ -128,8 +126,7 @@ def test_loo_is_that_of_the_draws(library: Library, likelihood: str) -> None:
 def test_compare_ranks_by_loo(library: Library) -> None:
     problem, mix = drawn()
     _, full = drawn(architecture="full")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         compare = library.functions.compare
         exact = {"round_to": "none"} if "round_to" in inspect.signature(compare).parameters else {}
         table = compare({"Mix": library.data(mix, problem), "Full": library.data(full, problem)}, **exact)
@@ -147,8 +144,7 @@ def test_compare_ranks_by_loo(library: Library) -> None:
 def test_inferencedata_has_the_groups_of_the_tree_and_comes_back() -> None:
     installed("arviz 0.x")
     problem, draws = drawn()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as the one on groups that ArviZ does not define
+    with warnings.catch_warnings(action="error"):  # such as the one on groups that ArviZ does not define
         warnings.filterwarnings("ignore", message="to_datatree: leave-one-out")
         data = draws.to_inferencedata(problem.data.X, problem.data.y)
     tree = draws.to_datatree(problem.data.X, problem.data.y)

@@ -312,8 +312,7 @@ def rows(n: int = 150) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 
 def fitted(X: npt.NDArray[Any], y: npt.NDArray[Any], make: Any = pn.PatracRegressor, **given: Any) -> Any:
     size = {"hidden_layer_sizes": 8, "max_iter": 200, "chains": 2, "draws": 60, "random_state": 0, **given}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return make(**size).fit(X, y)
 
 

@@ -358,7 +358,6 @@ def test_score_of_bounds_is_their_log_density() -> None:
     y = X[:, 0] + rng.normal(size=60)
     bounds = np.stack([y, np.where(y > 1.0, np.inf, y)], axis=1)
     settings = {"likelihood": "censored", "architecture": "full", "thin": 2, "draws": 30, "max_iter": 50, "l2": 1.0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         fit = pn.PatracRegressor(3, random_state=0, **settings).fit(X, bounds)
     assert fit.score(X, bounds) == -fit.evaluate(X, bounds).scores["nlpd_in_units"]

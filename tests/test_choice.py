@@ -133,8 +133,7 @@ def test_chains_with_noise_of_each_row_are_more_and_shorter(
 )
 def test_a_posterior_that_is_asked_for_has_more_chains_too(given: dict[str, Any], lengths: tuple[int, int]) -> None:
     rows = arrays(400)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = choose_posterior([pn.HeteroscedasticGaussian()], rows, settings(**given), say=lambda _: None).candidate
     assert (found.chains, found.draws) == lengths
 
@@ -309,8 +308,7 @@ def test_an_estimator_of_two_targets_and_weighted_rows_chooses_heteroscedastic_n
     reg = pn.PatracRegressor(
         hidden_layer_sizes=4, max_iter=200, l2=0.1, minutes=0.002, chains=2, draws=40, random_state=0
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # chains as short as these do not converge
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # chains as short as these do not converge
         reg.fit(X, y, sample_weight=rng.integers(1, 3, 150))
     assert reg.draws_.likelihood.name == "heteroscedastic_gaussian"
     mean, sd = reg.predict(X, return_std=True)
@@ -517,8 +515,7 @@ def test_pilot_runs_of_few_rows_divide_neither_groups_nor_rare_classes() -> None
 def test_a_posterior_of_few_rows_is_scored_on_all_of_them(is_class: bool) -> None:
     data, likelihood = (classes(45), pn.Categorical()) if is_class else (arrays(45), pn.Gaussian("sampled"))
     given = settings(hidden_layer_sizes=(4,), minutes=0.02)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # chains as short as these do not converge
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # chains as short as these do not converge
         found = choose_posterior([likelihood], data, given, say=lambda _: None)
     assert found.pilot is not None and len(found.trials) >= 1 and found.minutes > 0
     for trial in found.trials:

@@ -150,8 +150,7 @@ def test_noise_is_drawn_with_the_right_distribution(likelihood: Any) -> None:
         shares = np.diff([0.0, *expected.cdf(edges), 1.0])
         # A correct sampler fails one time in a million.
         assert stats.chisquare(counts, len(y) * shares).pvalue > 1e-6
-    with warnings.catch_warnings():  # no rate is too large to draw
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):  # no rate is too large to draw
         large = likelihood.sample(np.full((50, 1), 800.0), np.random.default_rng(0))
         assert (large > 2**61).all()
         assert (pn.NegativeBinomial(1e4).sample(np.full((50, 1), 800.0), np.random.default_rng(0)) >= 0).all()

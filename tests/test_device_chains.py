@@ -60,8 +60,7 @@ def posterior(likelihood: str = "gaussian", dtype: str = "float64", architecture
 def run(post: pn.Posterior, kernel: pn.Kernel, device: str, **more: Any) -> pn.Draws:
     """Three chains, states kept with the warnings about how a warm-up ended left out."""
     arguments: dict[str, Any] = {"chains": 3, "draws": 12, "thin": 2, "warmup": None, "seed": 4} | more
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return pn.sample(post, kernel, device=device, threads=1, **{"progress": False} | arguments)
 
 
@@ -275,8 +274,7 @@ def test_each_posterior_of_a_run_ends_its_warmup_by_its_own_chains(device: str) 
     warmup = pn.Warmup((Phase(640, target=0.6, first_look=80, average=True),))
     posts = replicates()
     arguments: dict[str, Any] = {"chains": 2, "draws": 2, "warmup": warmup, "device": device}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         alone = [run(post, pn.MGrad(), seed=9 + i, **arguments) for i, post in enumerate(posts)]
         together = pn.sample_many(posts, pn.MGrad(), seed=9, progress=False, **arguments)
     steps = max(draws.settings["warmup_steps"] for draws in alone)

@@ -132,8 +132,7 @@ def test_short_chains() -> None:
     f = np.random.default_rng(7).standard_normal((2, 10, 3, 1))
     with pytest.warns(UserWarning, match="max_lag=1000 is lowered to 8"):
         assert dg.autocorrelation(f).shape == (2, 9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert dg.autocorrelation(f, 8).shape == (2, 9)
         dg.ess_geyer(f)
     for function in (dg.autocorrelation, dg.ess_paper, dg.ess_geyer, dg.convergence):
@@ -272,8 +271,7 @@ def test_nested_rhat_tells_starts_that_differ_from_chains_that_drift() -> None:
 def test_nested_rhat_at_its_edges() -> None:
     f = np.random.default_rng(13).standard_normal((4, 20, 2))
     f[..., 1] = 0.1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         one = dg.nested_rhat(f, [7, 7, 7, 7])
         several = dg.nested_rhat(f, [1, 1, 2, 2])
         stuck = dg.nested_rhat(np.repeat([[0.0], [0.0], [1.0], [1.0]], 20, axis=1), [1, 1, 2, 2])
@@ -288,8 +286,7 @@ def test_convergence_of_scalars_short_and_stuck_chains() -> None:
     rng = np.random.default_rng(10)
     scalar = dg.convergence(rng.standard_normal((3, 100)))
     assert scalar.rhat.shape == () and scalar.max_rhat == float(scalar.rhat)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         short = dg.convergence(rng.standard_normal((1, 7, 2, 1)))
         assert math.isnan(short.max_rhat) and short.min_ess_bulk > 0
         stuck = dg.convergence(np.full((2, 20, 3, 1), 0.1))

@@ -183,8 +183,7 @@ def marks(n: int, seed: int) -> tuple[Array, Array]:
 def fitted() -> pn.PatracRegressor:
     """A fit that chooses by itself."""
     pytest.importorskip("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.PatracRegressor(**QUICK, minutes=0.01).fit(*marks(300, 0))
 
 

@@ -51,8 +51,7 @@ def sampled(seed: int, likelihood: pn.Likelihood | None = None, **more: Any) -> 
     options: dict[str, Any] = {"chains": 2, "draws": 100, "seed": seed, "progress": False, "threads": 1}
     if likelihood is not None and not likelihood.is_quadratic:
         options |= {"thin": 5, "warmup": 500}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.sample(posterior(seed, likelihood, **more), **options)
 
 
@@ -64,8 +63,7 @@ def line(likelihood: pn.Likelihood | None = None) -> pn.Draws:
     targets = np.digitize(y, [-0.3, 0.3]) if m == 3 else y
     net = pn.Network([np.ones((m, 1))], [np.zeros(m)])
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.1, 2.0, 2.0), likelihood, X, targets, dtype="float64")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.sample(post, chains=2, draws=100, seed=len(repr(likelihood)), progress=False, threads=1)
 
 
@@ -188,8 +186,7 @@ def test_unreliable_leave_one_out_predictions_are_said() -> None:
         mixture = pn.DrawsMixture.weighted(members, X, y)
     assert [warning.filename for warning in raised] == [__file__]
     assert mixture.comparison is not None and max(mixture.comparison.unreliable) > 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         pn.DrawsMixture.weighted(members, X, y, method="equal")
 
 
@@ -227,8 +224,7 @@ def test_pseudo_bma_averages_over_bootstrap_samples() -> None:
 @pytest.mark.parametrize("count", [1, 2, 15])
 def test_any_number_of_models_is_weighted_without_warnings(count: int) -> None:
     rows = np.random.default_rng(1).normal(size=(count, 40))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         for method in ("stacking", "pseudo-bma+", "equal"):
             weights = model_weights(rows, method)  # type: ignore[arg-type]
             assert weights.shape == (count,) and weights.sum() == pytest.approx(1)

@@ -15,8 +15,7 @@ from pages import script_of
 def test_the_script_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         exec(compile(script_of("estimators.md", "PatracRegressor"), "docs/estimators.md", "exec"), names)
     out = capsys.readouterr().out
     assert "R2 0." in out and "verdict: " in out and "{'k': " in out

@@ -65,8 +65,7 @@ def test_targets_that_the_closed_form_cannot_resolve_are_refused(away: float, n:
     ],
 )
 def test_a_dtype_that_does_not_hold_the_variation_is_said(changes: dict[str, float], found: str | None) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         posterior(**changes)  # type: ignore[arg-type]
     texts = [str(one.message) for one in caught]
     assert [text.split(" between")[0] + " between" for text in texts] == ([] if found is None else [found])

@@ -41,8 +41,7 @@ def fitted(**given: Any) -> tuple[pn.PatracRegressor, str]:
     X, y = rows()
     train, test, _ = hold_out(X, y, 0.3, seed=5)
     reg = pn.PatracRegressor(**{**FIT, **given})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         reg.fit(X[train], y[train], held_out=(X[test], y[test]))
     return reg, "\n".join([str(reg.report_), *(str(one.message) for one in caught)])
 

@@ -49,8 +49,7 @@ def rows(kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def fit(kind: str, **given: Any) -> Any:
     """Return a fit of a kind, without its warnings."""
     made = pn.PatracClassifier if kind == "classes" else pn.PatracRegressor
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return made(**{**FITS[kind], **given}).fit(*rows(kind))
 
 

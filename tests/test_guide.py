@@ -50,8 +50,7 @@ def test_the_readmes_scripts_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     quick = partial(pn.PatracRegressor, hidden_layer_sizes=5, max_iter=50, minutes=0.005)
     monkeypatch.setattr(pn, "PatracRegressor", quick)
     names: dict[str, Any] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         exec(compile(estimator, "README.md", "exec"), names)
     assert names["std"].shape == (111,) and (names["lower"] < names["upper"]).all()
     assert "verdict" in capsys.readouterr().out

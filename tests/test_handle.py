@@ -103,8 +103,7 @@ def test_a_pause_and_looks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_stop_keeps_the_draws_and_says_nothing() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         with pytest.raises(TimeoutError, match=r"the run goes on after 0.01 seconds: .* of 100000 draws"):
             run = endless(thin=1000, draws=100_000)
             run.wait(0.01)
@@ -160,15 +159,13 @@ def test_a_handle_raises_what_the_run_raised_and_warns_at_its_line() -> None:
     with pytest.warns(UserWarning, match="the step size adapts while sampling") as caught:
         run = pn.start(POST, pn.PCNL(0.1, adapt="always"), draws=5, **settings)
     assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         run.wait()
     run = pn.start(POST, pn.PCNL(), draws=5, **{**SETTINGS, "warmup": pn.Warmup.default(pn.PCNL(), at_most=3000)})
     with pytest.warns(UserWarning, match="the warm-up ended") as caught:
         run.wait()
     assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         run.wait()  # which has warned
 
 

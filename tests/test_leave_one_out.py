@@ -32,15 +32,13 @@ def sampled(seed: int, architecture: pn.Architecture, likelihood: pn.Likelihood 
     """Return draws of a posterior of a network of a seed."""
     net = problems.random_network(np.random.default_rng(seed), (2, 6, 1))
     post = pn.Posterior(net, architecture, problems.PRIOR, likelihood or pn.Gaussian(0.09), X, Y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.sample(post, chains=2, draws=60, warmup=200, seed=seed, progress=False, threads=1)
 
 
 def messages(call: Any) -> list[str]:
     """Return the warnings of a call on fixed parameters, each of which names this file's line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         call()
     found = [one for one in caught if "too good" in str(one.message)]
     assert all(one.filename == __file__ for one in found)
@@ -73,8 +71,7 @@ def test_few_draws_need_lighter_tails(n_draws: int, limit: float) -> None:
 )
 def test_what_leaves_rows_out_says_first_that_it_is_too_good(architecture: pn.Architecture, fixes: bool) -> None:
     draws = sampled(1, architecture)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found, tree = draws.loo(X, Y), draws.to_datatree(X, Y, prior_draws=0)
         unseen = draws.loo(NEW_X, NEW_Y, row_weights=np.zeros(30))
     begins = TOO_GOOD.format(architecture.label()) if fixes else "leave-one-out of 40 rows"
@@ -103,8 +100,7 @@ def test_members_that_fix_different_parameters_are_weighted_by_unseen_rows_alone
         with pytest.raises(ValueError, match="fix different parameters"):
             weighted(members, X, Y, row_weights=one_seen)
         assert len(messages(lambda members=members: weighted(members, X, Y, method="equal"))) == 1
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             found = weighted(members, NEW_X, NEW_Y, row_weights=np.zeros(30))
         rows = [one.distribution(NEW_X).log_density(NEW_Y) for one in members]
         np.testing.assert_allclose(found.weights, pn.diagnostics.model_weights(rows), atol=1e-9)
@@ -122,8 +118,7 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
     reg = pn.PatracRegressor(
         hidden_layer_sizes=6, architecture=architecture, max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         reg.fit(X, Y)
     fixed, findings = architecture == "mix", reg.report_.verdict.findings
     kinds = {one.kind: one.remedy for one in findings}
@@ -135,8 +130,7 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
     if fixed:
         remedy = kinds["unscored predictions"]
         assert "held_out=(X, y)" in remedy and "test_fraction" in remedy
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             reg.fit(X, Y, held_out=(NEW_X, NEW_Y))
         unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
         # 30 rows are too few to vouch for chains that have not met.
@@ -156,8 +150,7 @@ def test_the_rows_of_a_pilot_run_are_scored_and_judged_alike(monkeypatch: pytest
     reg = pn.PatracRegressor(
         hidden_layer_sizes=6, architecture="mix", max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         reg.fit(X, Y)
     assert reg.report_.scores == scored.scores
     assert "NLPD of 20 validation rows of a shorter run" in str(reg.report_.verdict)
@@ -168,8 +161,7 @@ def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> 
     reg = pn.PatracRegressor(
         hidden_layer_sizes=6, architecture="full", max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         reg.fit(X, Y)
     for count, is_shown in ((N // 20, True), (N // 20 + 1, False)):
         marks = property(lambda _, count=count: np.arange(N) < count)
@@ -178,8 +170,7 @@ def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> 
         assert ("too_good" not in found.scores) == is_shown
         assert printed(reg, found).startswith("leave-one-out predictions" if is_shown else "no scores of unseen rows: ")
         assert (found.calibration.too_good == "") == is_shown
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         reg.fit(X, Y)  # whose verdict does not rest on such scores either
         unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
         assert any(f"unreliable for {N // 20 + 1} of {N} rows" in what for what in unscored)

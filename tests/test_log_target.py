@@ -31,8 +31,7 @@ def data(seed: int = 0, n: int = N) -> tuple[np.ndarray, np.ndarray]:
 def fitted(likelihood: str = "gaussian", log_target: bool | None = True) -> pn.PatracRegressor:
     """Return an estimator of the data."""
     given: dict[str, Any] = {} if likelihood == "open" else {"likelihood": likelihood}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.PatracRegressor(
             (8,), minutes=0.02, max_iter=300, n_jobs=1, random_state=0, log_target=log_target, **given
         ).fit(*data())
@@ -140,8 +139,7 @@ def test_censored_times_are_those_of_their_logarithm() -> None:
     """Known and censored times alike: densities of known ones have the Jacobian, probabilities have none."""
     X, y = data(5)
     ends = np.stack([y, np.where(np.arange(N) % 3 == 0, np.inf, y)], axis=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         arguments: dict[str, Any] = {"minutes": 0.02, "max_iter": 100, "n_jobs": 1, "random_state": 0}
         arguments |= {"likelihood": "censored", "hidden_layer_sizes": (8,), "architecture": "full"}
         warnings.simplefilter("error", RuntimeWarning)  # open bounds are no numbers to subtract

@@ -82,8 +82,7 @@ def test_what_a_training_says_of_a_network_that_is_only_compared_is_no_warning()
     with pytest.warns(pn.Note, match="the fit is poor"):
         pn.train([2, 8, 1], rows_of("counts").X, rows_of("counts").y, likelihood=pn.Poisson(), max_epochs=1, l2=0.3)
     few, data = dataclasses.replace(SETTINGS, max_iter=1), FitData(rows_of("counts"), None, 1, TargetScaling.identity())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert try_noise(pn.NegativeBinomial(1.0), data, few) is not None
 
 
@@ -192,8 +191,7 @@ def test_are_counts() -> None:
 @pytest.fixture(scope="module")
 def of_counts() -> pn.PatracRegressor:
     rows = rows_of("over-dispersed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.PatracRegressor((8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0).fit(rows.X, rows.y[:, 0])
 
 
@@ -204,8 +202,7 @@ def test_an_estimator_of_whole_numbers_predicts_counts(of_counts: pn.PatracRegre
     assert of_counts.draws_.likelihood.label == "negative-binomial" and of_counts.likelihood is None
     lower, upper = of_counts.predict_interval(rows.X, 0.9)
     assert (lower == np.floor(lower)).all() and (lower >= 0).all() and (lower <= upper).all()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         asked = pn.PatracRegressor(
             (8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0, likelihood="negative-binomial"
         ).fit(rows.X, rows.y[:, 0])
@@ -223,7 +220,6 @@ def test_numbers_stay_numbers_where_there_is_no_choice(given: dict[str, Any]) ->
     rows, settings = rows_of("counts"), {k: v for k, v in given.items() if k != "held"}
     estimator = pn.PatracRegressor((8,), max_iter=50, minutes=0.01, draws=30, n_jobs=1, random_state=0, **settings)
     held_out = (rows.X[:30], rows.y[:30, 0] + given.get("held", 0.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         estimator.fit(rows.X[30:], rows.y[30:, 0], held_out=held_out)
     assert estimator.draws_.likelihood.targets == "real"

@@ -45,8 +45,7 @@ class Case:
 
 def run(post: pn.Posterior, **settings: Any) -> pn.Draws:
     """Independent draws, without the warnings that other tests are about."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return pn.sample(post, pn.Exact(), **{"chains": 4, "draws": 2000, "seed": 3, "progress": False} | settings)
 
 
@@ -105,8 +104,7 @@ def test_where_the_prior_comes_from_is_said_and_recorded() -> None:
     with pytest.warns(UserWarning, match=r"rows of this posterior.*validation rows"):
         draws = pn.sample(own.posterior(pn.Gaussian("sampled")), draws=5, progress=False)
     assert draws.settings["noise_prior"] == "training"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         draws = pn.sample(unseen.posterior(pn.Gaussian("sampled"), pn.Full()), draws=5, warmup=20, progress=False)
     assert draws.settings["noise_prior"] == "validation"
     assert "may be too low" in own.posterior(pn.Gaussian("sampled")).describe()
@@ -168,8 +166,7 @@ def test_noise_far_below_that_of_unseen_rows_is_said_where_nodes_are_frozen() ->
     high = Case(m=2, validation=high.residuals * [1.0, 2.0])
     with pytest.warns(UserWarning, match=r"variance of output 1 is .*0\.5.*Out\(5\) keeps fixed.*Full\(\).*l2"):
         pn.sample(high.posterior(pn.Gaussian("sampled")), draws=300, seed=1, progress=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         pn.sample(high.posterior(pn.Gaussian("sampled"), pn.Full()), draws=50, warmup=500, seed=1, progress=False)
         fair = Case(m=2, validation=high.residuals * 1.1)
         pn.sample(fair.posterior(pn.Gaussian("sampled")), draws=300, seed=1, progress=False)

@@ -135,8 +135,7 @@ def test_a_bar_names_the_chains_that_it_counts(
     """One bar for the chains of each posterior, which ends at the steps of all of them, without a warning."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     run: dict[str, Any] = {"chains": 2, "draws": 50, "thin": 4, "warmup": 100, "seed": 1, "progress": True}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         pn.sample(problem.post, pn.PCN(0.2), **run)
         assert "sampling, 2 chains: 100%" in capsys.readouterr().err
         pn.sample(problem.post, pn.PCN(0.2), **(run | {"chains": 1}))

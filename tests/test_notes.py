@@ -34,8 +34,7 @@ def test_fits_in_threads_give_their_own_warnings() -> None:
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         shown.append((str(message), category, threading.get_ident()))
 
-    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
-        warnings.simplefilter("always")
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings(action="always"):
         patched.setattr(warnings, "showwarning", show)
         with ThreadPoolExecutor(THREADS) as pool:
             threads = list(pool.map(fit, range(FITS)))

@@ -533,8 +533,7 @@ def test_a_summary_of_counts_takes_their_offset(counts: tuple[pn.Draws, Any, Any
     for of in (draws, pn.DrawsMixture([draws, draws])):
         with pytest.warns(UserWarning, match="these targets are scored at an offset of zero; give theirs"):
             without = of.summary(X, y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             with_it = of.summary(X, y, offset=offset)
             of.summary(X)
         assert "overconfident" in str(without.verdict()) and "overconfident" not in str(with_it.verdict())
@@ -568,13 +567,11 @@ def test_scores_of_counts_miss_their_offset_with_one_warning(
     missing = "scored at an offset of zero; give theirs, offset=..., or zeros to mean that."
     elsewhere = pn.Draws.from_array(count_posterior[0], draws.theta, sampler="another")
     for of in (draws, elsewhere, pn.DrawsMixture([draws, draws])):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             forgotten = SCORES[score](of, X, y)
         lines = [one for one in caught if missing in str(one.message)]
         assert len(lines) == 1 and lines[0].filename == __file__
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             zeros, theirs = SCORES[score](of, X, y, offset=np.zeros(150)), SCORES[score](of, X, y, offset=offset)
         assert not any(missing in str(one.message) for one in caught)
         np.testing.assert_array_equal(forgotten, zeros)
@@ -642,8 +639,7 @@ def test_a_summary_warns_of_no_argument_that_it_lacks() -> None:
     """With few independent draws the sum of autocorrelations is below zero now and then: a NaN, as the table shows."""
     post = pn.Posterior(network(), pn.Out(1), PRIOR, pn.Gaussian(0.1), PLAIN, Y)
     undefined = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         for seed in range(20):
             undefined += bool(np.isnan(draws_of(post, draws=25, seed=seed).summary(PLAIN[:5]).ess_paper))
     assert undefined > 0

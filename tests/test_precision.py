@@ -39,8 +39,7 @@ def rows(n: int = 60) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def fitted(**given: Any) -> pn.PatracRegressor:
     """Return a fit whose error is that of every third row."""
     X, y = rows()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what the verdict says of so short runs
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # what the verdict says of so short runs
         return pn.PatracRegressor(**given).fit(X, y, held_out=(X[::3], y[::3]))
 
 
@@ -74,8 +73,7 @@ def test_the_draws_are_those_of_a_run_with_all_networks_from_the_beginning(mixtu
     members, posts, seed = mixture.draws_.members, mixture.result_.posteriors, mixture.result_.settings.seed
     run = members[0].settings
     given = {"chains": 2, "draws": members[0].n_draws, "thin": run["thin"], "seed": seed, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         whole = pn.sample_many(posts, warmup=pn.Warmup.from_dict(run["warmup"]), **given)
     for one, other in zip(whole, members, strict=True):
         np.testing.assert_array_equal(one.theta, other.theta)
@@ -152,8 +150,7 @@ def test_probabilities_of_classes_to_a_precision() -> None:
     X, y = rows(90)
     labels = np.digitize(y, [-0.5, 0.5])
     made = pn.PatracClassifier(architecture="out", networks=2, minutes=0.02, precision=0.02, **FIT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         clf = made.fit(X, labels)
     reached, error = clf.result_.reached, clf.rerun_error(X)
     assert reached is not None and reached.error == error.of_predictions.median

@@ -230,8 +230,7 @@ def test_fit_does_not_depend_on_the_order_of_nodes_and_is_that_of_its_alpha() ->
 def test_fit_warns_at_the_upper_bound_alone() -> None:
     """At the lower one, where many networks end, a slower decay would hardly change a variance."""
     flat = Network([np.ones((6, 1)), np.ones((6, 6)), np.ones((1, 6))], [np.ones(6), np.ones(6), np.ones(1)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert TraceClassPrior.fit(flat).alpha == 1.001
     first = np.zeros((4, 1))
     first[0] = 1.0
@@ -243,8 +242,7 @@ def test_fit_warns_at_the_upper_bound_alone() -> None:
 @pytest.mark.parametrize("output_decay", [None, False])
 def test_fit_of_the_variances_alone(output_decay: bool | None) -> None:
     net, alpha = make_network((3, 10, 7, 1)), 1.6
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # weights without decay would end at the bound of a search
+    with warnings.catch_warnings(action="error"):  # weights without decay would end at the bound of a search
         fit = TraceClassPrior.fit(net, output_decay, alpha=alpha)
     assert fit.alpha == alpha and fit.output_decay is output_decay
     w2, sw, b2, sb = appendix_decay(net.permuted(rank_nodes(net)), alpha, output_decay is not False)
@@ -277,8 +275,7 @@ def test_fit_without_biases_says_so() -> None:
 
 def test_fit_without_hidden_layer() -> None:
     net = Network([[[1.0, 2.0], [3.0, 0.0]]], [[1.0, 1.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         fit = TraceClassPrior.fit(net)
     # s = 1 everywhere: four times the mean of the squares, (1 + 4 + 9 + 0) / 4 and 1.
     assert (fit.alpha, fit.sigma2_w, fit.sigma2_b) == (2.0, 14.0, 4.0)

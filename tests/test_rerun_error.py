@@ -117,8 +117,7 @@ def test_independent_draws_have_the_usual_monte_carlo_error() -> None:
     assert "a rerun of this chain from where it ended would move" in str(alone) and "from 8 parts" in str(alone)
     assert str(alone).splitlines()[-1].startswith("  that is repeatability, not correctness: what all replicates share")
     # Parts of few draws would differ by chance alone: nothing is known, without any warning of arithmetic.
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+    with warnings.catch_warnings(action="error", category=RuntimeWarning):
         few = pn.sample(post, pn.PCNL(), chains=1, draws=20, warmup=100, seed=1).summary(X)
     assert few.rerun_error is not None and np.isnan(few.rerun_error.mean).all()
     assert "how far a rerun would move predictions is not known" in str(few.verdict())

@@ -71,8 +71,7 @@ def posterior(name: str, dtype: str = "float32") -> pn.Posterior:
 def sampled(name: str, draws: int, dtype: str = "float32", **settings: Any) -> pn.Draws:
     """Run chains whose warm-up ends when they agree."""
     given = {"chains": 3, "thin": 3, "seed": 4, "threads": 2, "progress": False, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pn.sample(posterior(name, dtype), RUNS[name][-1], draws=draws, **given)
 
 
@@ -146,8 +145,7 @@ def test_what_all_draws_say_of_the_noise_is_in_the_store(tmp_path: Path) -> None
     net = pn.train([2, 30, 30, 1], X, Y, likelihood=pn.Gaussian("sampled"), l2=1e-3, seed=0, progress=False)
     post = pn.Posterior(net, pn.Mix(1), problems.PRIOR, pn.Gaussian("sampled"), X, Y)
     settings: dict[str, Any] = {"chains": 2, "draws": 60, "seed": 0, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         draws = pn.sample(post, store=tmp_path / "run.zarr", **settings)
         expected = pn.sample(post, **settings)
     assert "fitted_noise" in expected.settings

@@ -71,8 +71,7 @@ def test_accept_all_refuses_an_infinite_parameter_behind_a_saturated_activation(
     only_first_weight = pn.Custom([[[True]], [[False]]], [[False], [False]])
     prior = pn.TraceClassPrior(1.5, 1e30, 1e30)
     post = pn.Posterior(net, only_first_weight, prior, pn.Gaussian(1.0), [[1.0]], [1e10])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         draws = pn.sample(
             post, pn.PCNL(1.0), chains=1, draws=5, warmup=pn.Warmup((Phase(10, accept_all=True),)), seed=1
         )
@@ -131,8 +130,7 @@ INTERRUPTED = """
     arguments = dict(kernel=pn.PCNL(0.1), chains=3, seed=5, threads=2, thin=1000, warmup={warmup})
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell started the tests without it
     threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         draws = pn.sample(post, draws=1_000_000, **arguments)
     print([str(w.message) for w in caught])
 """

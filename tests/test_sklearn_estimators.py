@@ -50,8 +50,7 @@ def rows(n: int = 90) -> tuple[Array, Array]:
 
 def quietly(est: Any, *given: Any, **options: Any) -> Any:
     """Fit without warnings: chains as short as these rarely converge."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return est.fit(*given, **options)
 
 
@@ -477,8 +476,7 @@ def test_rows_of_a_group_are_in_one_part_of_every_split(task: str, monkeypatch: 
     kind = pn.PatracRegressor if task == "regression" else pn.PatracClassifier
     given = {"hidden_layer_sizes": 3, "max_iter": 5, "minutes": 0.002, "random_state": 0, "draws": 40}
     weights = np.where(np.arange(300) < 10, 0.0, 1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         made = kind(**given).fit(X, y if task == "regression" else y > np.median(y), weights, groups=groups)
     # Rows are left out for the penalty, in five parts, and for the noise or the posterior, in two.
     assert {n for n, _ in splits} >= {290} and {len(parts) for _, parts in splits} == {2, 5}
@@ -782,8 +780,7 @@ def test_a_tail_at_the_end_of_float64_is_no_warning_of_numpy() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 1)), rng.normal(size=60)
     given = {**FULL, "hidden_layer_sizes": (8, 8), "max_iter": 2, "l2": 1.0, "chains": 4, "draws": 8, "thin": 1}
-    with warnings.catch_warnings(), pn.Note.collect():
-        warnings.simplefilter("error", RuntimeWarning)
+    with warnings.catch_warnings(action="error", category=RuntimeWarning), pn.Note.collect():
         pn.PatracRegressor(**{**given, "warmup": 1, "random_state": 0}, likelihood=pn.Gaussian(1e-6)).fit(X, y)
 
 

@@ -100,8 +100,7 @@ def test_weights_reach_scaling_training_choices_and_scores() -> None:
     X, y = np.tile(X, (4, 1)) + 0.01 * np.random.default_rng(1).normal(size=(160, 2)), np.tile(y, 4)
     wrong = np.arange(len(y)) % 4 == 1
     given = np.where(wrong, y + 100.0, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         weighted = fit(X, given, np.where(wrong, 1e-12, 1.0), minutes=0.001, thin=None, warmup=None, draws=30)
         unweighted = fit(X, given, minutes=0.001, thin=None, warmup=None, draws=30)
     clean = fit(X[~wrong], y[~wrong], minutes=0.001, thin=None, warmup=None, draws=30)

@@ -260,8 +260,7 @@ def test_other_optimisers_train_the_folds_one_by_one() -> None:
     assert found[0].epochs == found[1].epochs
     # The fused implementation of Adam rounds in another order.
     assert found[0].mse == pytest.approx(found[1].mse, rel=1e-6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         net = pn.train(
             [3, 1], X, y, optimizer="lbfgs", learning_rate=1.0, max_epochs=20, dtype="float64", progress=False
         )
@@ -333,8 +332,7 @@ def test_no_signal_is_said_with_what_was_chosen() -> None:
     X = np.random.default_rng(5).standard_normal((200, 3))
     y = np.random.default_rng(6).standard_normal(200)
     net = None
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as raised:
         net = pn.train([3, 20, 1], X, y, progress=False)
     mse = history_of(net).validation_mse
     assert mse is not None and mse[0] == pytest.approx(y.var(), abs=0.1)
@@ -360,8 +358,7 @@ def test_progress_names_the_validation(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_papers_preset_uses_all_rows() -> None:
     X, y = linear(50)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         history = history_of(pn.train([3, 4, 1], X, y, preset="paper", max_epochs=3, progress=False))
     assert history.settings["validation_fraction"] == 0 and history.settings["l2"] == 1.0
     assert history.settings["validation"] is None

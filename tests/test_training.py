@@ -52,8 +52,7 @@ def short(X: np.ndarray, y: np.ndarray, *, hidden: int = 8, **arguments: Any) ->
 
 def test_all_rows_fit_the_sine_problem_without_a_warning() -> None:
     X, y = sine()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         net = train([1, 50, 50, 1], X, y, likelihood=Gaussian(1.0), l2=1.0, validation_fraction=0, seed=0)
     history = net.history
     assert history is not None
@@ -154,8 +153,7 @@ def test_mini_batches_train_a_running_mean_of_the_parameters() -> None:
     arguments: dict[str, Any] = {"likelihood": likelihood, "optimizer": "sgd", "learning_rate": 0.01, "l2": 0.0}
 
     def trained(max_epochs: int, **options: Any) -> Network:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nothing beats a constant here
+        with warnings.catch_warnings(action="ignore"):  # nothing beats a constant here
             return train(
                 [1, 4, 2], X, y, max_epochs=max_epochs, validation_fraction=0, dtype="float64", **arguments, **options
             )

@@ -61,8 +61,7 @@ def arrays(draw: st.DrawFn, shape: tuple[int, ...]) -> Any:
 def expected(given: Any) -> np.ndarray[Any, Any] | None:
     """Return the numbers as plain float64, None if NumPy makes none of them."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):
         return None

@@ -49,8 +49,7 @@ def run(case: Case, level: str) -> list[pn.Draws]:
         if case.start_scale is not None:
             steps = np.arange(arguments["chains"])[:, None] + np.arange(posts[0].dim) % 5
             arguments["init"] = case.start_scale * posts[0].theta_map + steps / 64
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             if len(posts) > 1:
                 return pn.sample_many(posts, case.kernel, **arguments)
             return [pn.sample(posts[0], case.kernel, **arguments)]
