@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,21 @@ def assert_draws_depend_on_nothing_else(post: pn.Posterior, kernel: pn.Kernel, *
             if name in every.stats:
                 np.testing.assert_array_equal(other.stats[name], every.stats[name][chains, kept], err_msg=name)
     return every
+
+
+def assert_same_draws(found: pn.Draws, expected: pn.Draws) -> None:
+    """States and statistics are equal to the bit."""
+    np.testing.assert_array_equal(found.theta, expected.theta)
+    assert found.stats.keys() == expected.stats.keys()
+    for name, values in expected.stats.items():
+        np.testing.assert_array_equal(found.stats[name], values, err_msg=name)
+
+
+def assert_same_runs(found: pn.Draws, expected: pn.Draws) -> None:
+    """Draws and settings are equal to the bit, but for the seconds; lists equal tuples, which files do not keep."""
+    assert_same_draws(found, expected)
+    of_both = [json.loads(json.dumps({**one.settings, "seconds": 0})) for one in (found, expected)]
+    assert of_both[0] == of_both[1]
 
 
 def assert_standard_normal(z: npt.NDArray[np.float64]) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from patrac_native.draws import run_folder
 from patrac_native.engine import _core
 from patrac_native.report import Report
 from patrac_native.sampling import progress as bars
+from patrac_native.sampling import stretches, warmup
 
 # Blocks of one and of four host threads emulate those of a GPU; a real GPU is used too if there is one.
 DEVICES = ("emulated:1", "emulated:4", "cuda")
@@ -63,6 +65,17 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave figures out of reports: drawing them is most of a small fit's time, and test_report_page.py reads them."""
     monkeypatch.setattr(Report, "figure", lambda *_: None)
+
+
+@pytest.fixture
+def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws.
+
+    Adaptive warm-ups have 2,000 steps at most, since the store is written after each stretch.
+    """
+    monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
+    monkeypatch.setattr(warmup, "MAX_ADAPTIVE_STEPS", 2_000)
+    monkeypatch.setattr(run_folder, "_CHUNK_BYTES", 12_000)
 
 
 Interrupt = Callable[[int], list[tuple[float, ...]]]

@@ -16,6 +16,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_same_draws
 from problems import ARCHITECTURES, LIKELIHOODS
 
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
@@ -38,11 +39,8 @@ def drawn(
 def assert_equal(back: pn.Draws, draws: pn.Draws) -> None:
     """The same theta, statistics and settings, to the bit; tuples among the settings become lists, as in files."""
     assert back.theta.dtype == draws.theta.dtype
-    np.testing.assert_array_equal(back.theta, draws.theta)
-    assert back.stats.keys() == draws.stats.keys()
-    for name, values in draws.stats.items():
-        assert back.stats[name].dtype == values.dtype
-        np.testing.assert_array_equal(back.stats[name], values)
+    assert_same_draws(back, draws)
+    assert all(back.stats[name].dtype == values.dtype for name, values in draws.stats.items())
     assert back.settings == json.loads(json.dumps(draws.settings))
     assert repr(back) == repr(draws)
 

@@ -14,6 +14,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_same_draws
 from conftest import four_threads_and_cuda
 from patrac_native.engine import _core
 from patrac_native.engine import inputs as engine_inputs
@@ -129,9 +130,7 @@ def test_draws_are_those_of_inputs_on_the_host(architecture: str, kind: str, dty
     here, there = (posterior(x, architecture, dtype=dtype) for x in (X, put(X, device)))
     found, expected = (run(post, KERNEL, device, warmup=pn.Warmup((Phase(3),))) for post in (there, here))
     assert expected.stats["acceptance_rate"].max() > 0
-    np.testing.assert_array_equal(found.theta, expected.theta)
-    for name, values in expected.stats.items():
-        np.testing.assert_array_equal(found.stats[name], values, err_msg=name)
+    assert_same_draws(found, expected)
     assert (
         there.plan().layers == here.plan().layers
         and there.sampled.facts.hidden_dim == here.sampled.facts.hidden_dim

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
+from chains import assert_same_runs
 from patrac_native.cli.main import main
 from patrac_native.fit.evaluation import members_of
 
@@ -58,12 +59,7 @@ def assert_equal(found: Any, wanted: Any) -> None:
     mine, others = members_of(found.draws_), members_of(wanted.draws_)
     assert len(mine) == len(others)
     for one, other in zip(mine, others, strict=True):
-        np.testing.assert_array_equal(np.asarray(one.theta), np.asarray(other.theta))
-        assert one.stats.keys() == other.stats.keys()
-        for name, values in one.stats.items():
-            np.testing.assert_array_equal(values, other.stats[name], err_msg=name)
-        same = [{k: v for k, v in draws.settings.items() if k != "seconds"} for draws in (one, other)]
-        assert same[0] == same[1]
+        assert_same_runs(one, other)
     reports = [one.report_.to_dict() for one in (found, wanted)]
     for report in reports:
         report.pop("seconds")

@@ -21,6 +21,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_same_runs
 from patrac_native.sampling import stretches
 
 MANY = 10**8  # draws that no run of a test makes
@@ -51,21 +52,12 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def check_equal(found: Any, expected: Any) -> None:
-    """States, statistics and settings are equal to the bit, but for the seconds."""
-    np.testing.assert_array_equal(found.theta, expected.theta)
-    assert found.stats.keys() == expected.stats.keys()
-    for name, values in expected.stats.items():
-        np.testing.assert_array_equal(found.stats[name], values, err_msg=name)
-    assert {**found.settings, "seconds": 0} == {**expected.settings, "seconds": 0}
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_handle_gives_the_draws_of_sample(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Borders of stretches fall into the warm-up and between draws."""
     monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
     post, kernel = KERNELS[name]
-    check_equal(pn.start(post, kernel, draws=40, **SETTINGS).wait(), pn.sample(post, kernel, draws=40, **SETTINGS))
+    assert_same_runs(pn.start(post, kernel, draws=40, **SETTINGS).wait(), pn.sample(post, kernel, draws=40, **SETTINGS))
 
 
 def test_a_pause_and_looks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +86,7 @@ def test_a_pause_and_looks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> Non
     run.resume()
     draws = run.wait()
     whole = pn.sample(POST, pn.MGrad(persistence=0.9), draws=60, **SETTINGS)
-    check_equal(draws, whole)
+    assert_same_runs(draws, whole)
     np.testing.assert_array_equal(kept, whole.theta[:, : kept.shape[1]])
     np.testing.assert_array_equal(so_far.theta, kept)
     assert seen == list(range(6, 60, 6))
@@ -198,7 +190,7 @@ def test_two_handles_from_two_threads() -> None:
     for thread in threads:
         thread.join()
     for seed, draws in found.items():
-        check_equal(draws, pn.sample(POST, draws=40, **{**SETTINGS, "seed": seed}))
+        assert_same_runs(draws, pn.sample(POST, draws=40, **{**SETTINGS, "seed": seed}))
 
 
 def test_a_device_has_no_borders() -> None:
@@ -211,7 +203,7 @@ def test_a_device_has_no_borders() -> None:
     for use in (run.pause, run.resume, run.peek):
         with pytest.raises(ValueError, match='needs device="cpu": emulated:4 makes all draws in one launch'):
             use()
-    check_equal(run.wait(), expected)
+    assert_same_runs(run.wait(), expected)
     assert run.progress.draws == 4
 
 
@@ -261,7 +253,7 @@ def test_a_resumed_run_has_a_handle_and_its_store_outlives_a_cancel(tmp_path: Pa
         draws = run.wait()
     assert run.progress.phase == "completed"
     np.testing.assert_array_equal(draws.theta[:, :20], first.theta)
-    check_equal(draws, pn.sample(POST, pn.PCNL(), draws=kept + 20, **settings))
+    assert_same_runs(draws, pn.sample(POST, pn.PCNL(), draws=kept + 20, **settings))
     with pytest.raises(ValueError, match="draws is the total of each chain"):
         pn.resume(store, 20, wait=False)
     pn.resume(store, kept + 21, progress=False)  # the lock has ended with each of these runs

@@ -11,12 +11,11 @@ import pytest
 import patrac_native as pn
 import problems
 import test_resume
+from chains import assert_same_runs
 from patrac_native.diagnostics.function_moments import MOMENTS
 from patrac_native.draws import moments, run_folder
 from patrac_native.sampling import stored_run, stretches
-from test_resume import X, check_equal, sampled, short_stretches
-
-__all__ = ["short_stretches"]  # the fixture
+from test_resume import X, sampled
 
 AT = X[:5]
 # A plain kernel; output weights that are drawn for each state; a rotation; points of a slice.
@@ -87,9 +86,9 @@ def test_moments_go_on_to_the_same_bits(name: str, tmp_path: Path, monkeypatch: 
         assert 0 <= states - 2 * draws.n_draws < 2
         check_moments(draws, f[:, :states])
     assert any(int(draws.stats["moments_states"][0]) % 2 for draws in seen)  # in the middle of a draw
-    check_equal(pn.resume(store, 50, threads=1, progress=False), sampled(name, 50, **settings))
-    check_equal(pn.resume(store, 60, progress=False), whole)
-    check_equal(pn.Draws.open(store), whole)
+    assert_same_runs(pn.resume(store, 50, threads=1, progress=False), sampled(name, 50, **settings))
+    assert_same_runs(pn.resume(store, 60, progress=False), whole)
+    assert_same_runs(pn.Draws.open(store), whole)
 
 
 def test_a_cap_of_states_in_memory_makes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +118,7 @@ def test_a_cap_of_states_in_memory_makes_no_checkpoint(tmp_path: Path, monkeypat
         stopped = sampled("pcnl", 30, store=store, **settings)
     ((step, draws, costs),) = said
     assert written[-1] == (step, draws) and stopped.n_draws == draws and costs == 3
-    check_equal(pn.resume(store, 30, progress=False), sampled("pcnl", 30, **settings))
+    assert_same_runs(pn.resume(store, 30, progress=False), sampled("pcnl", 30, **settings))
     assert np.diff([one for one, _ in written]).max() == 240  # twelve stretches
 
 
@@ -146,7 +145,7 @@ def test_moments_of_classes_are_of_probabilities_and_files_keep_them(tmp_path: P
     found = pn.sample(post, seed=1, moments_at=AT, **settings)
     check_moments(found, found.predict_proba(AT))
     found.save(tmp_path / "draws.npz")
-    check_equal(pn.Draws.load(tmp_path / "draws.npz"), found)
+    assert_same_runs(pn.Draws.load(tmp_path / "draws.npz"), found)
     both = found + pn.sample(post, seed=2, moments_at=AT, **settings)
     check_moments(both, both.predict_proba(AT))
     check_moments(found[1:, 3:], found.predict_proba(AT)[1:])  # of the whole run
@@ -162,7 +161,7 @@ def test_moments_of_classes_are_of_probabilities_and_files_keep_them(tmp_path: P
     with pytest.raises(ValueError, match="different statistics, of which one alone has nonfinite"):
         _ = one + other
     if pytest.importorskip("xarray"):
-        check_equal(pn.Draws.from_datatree(post, found.to_datatree()), found)
+        assert_same_runs(pn.Draws.from_datatree(post, found.to_datatree()), found)
 
 
 def test_far_from_zero_the_variance_keeps_its_digits() -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ import pytest
 import pages
 import patrac_native as pn
 import problems
+from chains import assert_same_runs
 from patrac_native.draws import distribution, run_folder
-from patrac_native.sampling import stretches, warmup
 
 xarray = pytest.importorskip("xarray")
 zarr = pytest.importorskip("zarr")
@@ -75,28 +74,6 @@ def sampled(name: str, draws: int, dtype: str = "float32", **settings: Any) -> p
         return pn.sample(posterior(name, dtype), RUNS[name][-1], draws=draws, **given)
 
 
-def check_equal(found: pn.Draws, expected: pn.Draws) -> None:
-    """States, statistics and settings are equal to the bit, but for the seconds."""
-    assert np.array_equal(found.theta, expected.theta)
-    assert found.stats.keys() == expected.stats.keys()
-    for name, values in expected.stats.items():
-        assert np.array_equal(found.stats[name], values, equal_nan=True), name
-    of_both = [json.loads(json.dumps({**one.settings, "seconds": 0})) for one in (found, expected)]
-    assert of_both[0] == of_both[1]
-
-
-@pytest.fixture
-def short_stretches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let stretches of some 30 steps end within the warm-up and within draws, and chunks hold few draws.
-
-    Adaptive warm-ups have 2,000 steps at most, since the store is written after each stretch.
-    """
-    monkeypatch.setattr(stretches, "_next_steps", lambda *_: 29)
-    monkeypatch.setattr(warmup, "MAX_ADAPTIVE_STEPS", 2_000)
-    monkeypatch.setattr(run_folder, "_CHUNK_BYTES", 12_000)
-    yield
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_stretches")
 @pytest.mark.parametrize("name", RUNS)
@@ -105,17 +82,17 @@ def test_a_run_in_stretches_is_the_run_without_a_break(name: str, tmp_path: Path
     dtype = "float64" if name in ("pcnl", "scales and variance") else "float32"
     whole = sampled(name, 60, dtype)
     store = tmp_path / "run.zarr"
-    check_equal(sampled(name, 40, dtype, store=store), sampled(name, 40, dtype))
+    assert_same_runs(sampled(name, 40, dtype, store=store), sampled(name, 40, dtype))
     resumed = pn.resume(store, 60, threads=1, progress=False)
-    check_equal(resumed, whole)
-    check_equal(pn.Draws.load(store), whole)
+    assert_same_runs(resumed, whole)
+    assert_same_runs(pn.Draws.load(store), whole)
 
 
 def test_a_run_of_one_stretch_goes_on_too(tmp_path: Path) -> None:
     store = tmp_path / "run.zarr"
     sampled("collapsed", 10, store=store)
     for draws in (11, 40):
-        check_equal(pn.resume(store, draws, progress=False), sampled("collapsed", draws))
+        assert_same_runs(pn.resume(store, draws, progress=False), sampled("collapsed", draws))
     assert pn.resume(store, 40, progress=False).n_draws == 40  # there is nothing to do
 
 
@@ -137,7 +114,7 @@ def test_xarray_reads_what_to_datatree_makes(tmp_path: Path) -> None:
     assert found["sample_stats"]["moments_mean"].dims == ("chain", "row", "output")
     differ = {key for key in expected.attrs if found.attrs.get(key) != expected.attrs[key]}
     assert differ <= {"seconds", "sampling_time", "patrac_native"}  # the time of the last write is not known before it
-    check_equal(pn.Draws.from_datatree(posterior("scales and variance"), found), draws)
+    assert_same_runs(pn.Draws.from_datatree(posterior("scales and variance"), found), draws)
 
 
 def test_what_all_draws_say_of_the_noise_is_in_the_store(tmp_path: Path) -> None:
@@ -149,8 +126,8 @@ def test_what_all_draws_say_of_the_noise_is_in_the_store(tmp_path: Path) -> None
         draws = pn.sample(post, store=tmp_path / "run.zarr", **settings)
         expected = pn.sample(post, **settings)
     assert "fitted_noise" in expected.settings
-    check_equal(draws, expected)
-    check_equal(pn.Draws.load(tmp_path / "run.zarr"), expected)
+    assert_same_runs(draws, expected)
+    assert_same_runs(pn.Draws.load(tmp_path / "run.zarr"), expected)
 
 
 @pytest.mark.parametrize("name", ["persistent", "collapsed"])
@@ -188,7 +165,7 @@ def test_the_posterior_comes_from_the_store_or_must_be_the_same(tmp_path: Path) 
     settings = {"draws": 20, "warmup": 50, "chains": 2, "seed": 0, "progress": False, "init": np.full((2, 17), 0.1)}
     whole = pn.sample(post(), **{**settings, "draws": 30})
     pn.sample(post(), store=store, **settings)
-    check_equal(pn.resume(store, 30, progress=False), whole)
+    assert_same_runs(pn.resume(store, 30, progress=False), whole)
     shutil.rmtree(store)
     pn.sample(post(), store=store, store_data=False, **settings)
     assert not {name for name in np.load(store / "run.npz") if name.startswith("data_")}
@@ -203,7 +180,7 @@ def test_the_posterior_comes_from_the_store_or_must_be_the_same(tmp_path: Path) 
             pn.resume(store, 30, post=other)
     with pytest.raises(TypeError, match="post must be the Posterior of the run"):
         pn.resume(store, 30, post=3)  # type: ignore[arg-type]
-    check_equal(pn.resume(store, 30, post=post(), progress=False), whole)
+    assert_same_runs(pn.resume(store, 30, post=post(), progress=False), whole)
 
 
 def test_what_a_store_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +316,7 @@ def test_what_was_confirmed_outlives_a_full_disk_and_ctrl_c(tmp_path: Path, monk
     enough = pn.resume(store, more.n_draws, progress=False)
     assert np.array_equal(enough.theta, whole.theta[:, : more.n_draws])
     assert xarray.open_datatree(store, engine="zarr", consolidated=False)["posterior"].sizes["draw"] == more.n_draws
-    check_equal(pn.resume(store, 80, progress=False), whole)
+    assert_same_runs(pn.resume(store, 80, progress=False), whole)
 
 
 @pytest.mark.usefixtures("short_stretches")
@@ -621,4 +598,4 @@ def test_kills_at_random_moments_cost_no_confirmed_draw_and_no_bit(tmp_path: Pat
     assert any(0 < before < after for _, before, after, _ in log)
     for name in names:
         found = pn.Draws.load(tmp_path / f"{name}.zarr")
-        check_equal(found, sampled(name, found.n_draws))
+        assert_same_runs(found, sampled(name, found.n_draws))

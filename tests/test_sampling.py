@@ -10,6 +10,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_same_draws
 from patrac_native.engine import _core
 from patrac_native.sampling.warmup import Phase
 from problems import ARCHITECTURES, Problem
@@ -102,9 +103,7 @@ def test_draws_are_the_same_for_any_number_of_threads(kernel: Any, dtype: str) -
         for threads in (1, 2, 5)
     ]
     for other in runs[1:]:
-        np.testing.assert_array_equal(runs[0].theta, other.theta)
-        for name, values in runs[0].stats.items():
-            np.testing.assert_array_equal(values, other.stats[name])
+        assert_same_draws(other, runs[0])
 
 
 def test_a_chain_does_not_depend_on_how_many_others_there_are() -> None:

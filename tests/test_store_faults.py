@@ -25,14 +25,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import patrac_native as pn
+from chains import assert_same_runs
 from patrac_native.draws import run_folder
 from patrac_native.files import archive, contents_hash, output
-from test_resume import check_equal, sampled, short_stretches
+from test_resume import sampled
 
 pytest.importorskip("xarray")
 pytest.importorskip("zarr")
-
-__all__ = ["short_stretches"]  # the fixture
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -89,7 +88,7 @@ def test_a_folder_without_write_access_is_named(stopped: Path, tmp_path: Path, m
             patch.setattr(os, "mkdir", raising(OSError(number, os.strerror(number))))
             with pytest.raises(OSError, match=rf"b\.zarr' cannot be made: {os.strerror(number)}. Give a path in a"):
                 sampled("pcnl", 10, store=tmp_path / "b.zarr")
-    check_equal(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
+    assert_same_runs(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
 
 
 def test_a_file_system_without_rename_is_named(stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +102,7 @@ def test_a_file_system_without_rename_is_named(stopped: Path, tmp_path: Path, mo
         with pytest.raises(OSError, match=message):
             pn.resume(stopped, 60, progress=False)
     assert np.array_equal(pn.Draws.open(stopped).theta, confirmed)
-    check_equal(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
+    assert_same_runs(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
 
 
 @pytest.mark.parametrize("where", ["checkpoint", "chunk"])
@@ -123,7 +122,7 @@ def test_a_full_disk_ends_the_run_and_says_what_stays(
             pn.resume(stopped, 200, progress=False)
         assert caught.value.errno == errno.ENOSPC
     assert pn.Draws.open(stopped).n_draws >= before
-    check_equal(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
+    assert_same_runs(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "a flipped byte", "empty", "another array's metadata", "no metadata"])
@@ -161,7 +160,7 @@ def test_a_chunk_that_no_checkpoint_counts_is_written_again(stopped: Path) -> No
     array.resize((array.shape[0], array.shape[1] + 3, *array.shape[2:]))
     assert left > 5
     assert pn.Draws.open(stopped).n_draws == at.draws
-    check_equal(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
+    assert_same_runs(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
 
 
 TERMINATED = """
@@ -191,7 +190,7 @@ def test_a_second_process_is_refused_and_sigterm_loses_nothing_confirmed(tmp_pat
         assert run.wait(60) == -signal.SIGTERM
     after = pn.Draws.open(store).n_draws
     assert after >= confirmed.n_draws
-    check_equal(pn.resume(store, after + 7, progress=False), sampled("pcnl", after + 7, warmup=100))
+    assert_same_runs(pn.resume(store, after + 7, progress=False), sampled("pcnl", after + 7, warmup=100))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -211,7 +210,7 @@ def test_a_forked_child_does_not_hold_the_lock_of_a_run(stopped: Path) -> None:
             pass
     os.close(reading)
     try:
-        check_equal(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
+        assert_same_runs(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
     finally:
         os.close(writing)
         assert os.waitpid(child, 0)[1] == 0

@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_same_draws
 from patrac_native.draws.target_draws import TargetDraws
 from statistical.monte_carlo import batch_means, bound, largest_z
 
@@ -62,10 +63,7 @@ def test_chains_are_those_of_the_posterior_to_the_bit(kernel: pn.Kernel, likelih
         lambda theta: post.log_likelihood_and_grad(theta, threads=1), post.prior_variance, batched=batched
     )
     draws = pn.sample(target, kernel, **settings)
-    np.testing.assert_array_equal(draws.theta, own.theta)
-    assert set(draws.stats) == set(own.stats)
-    for name, values in own.stats.items():
-        np.testing.assert_array_equal(draws.stats[name], values, err_msg=name)
+    assert_same_draws(draws, own)
     assert np.ptp(draws.theta, axis=(0, 1)).min() > 0
 
 

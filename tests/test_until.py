@@ -11,6 +11,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from chains import assert_same_draws
 from patrac_native.sampling import progress as bars
 from patrac_native.sampling import stretches
 
@@ -70,9 +71,7 @@ def test_an_ended_run_has_the_first_draws_of_the_whole_run(name: str, threads: i
     assert [draws.n_draws for draws in seen] == [6, 12, 18]
     for draws in (*seen, ended):
         first = whole[:, : draws.n_draws]
-        np.testing.assert_array_equal(draws.theta, first.theta)
-        for statistic, values in draws.stats.items():
-            np.testing.assert_array_equal(values, first.stats[statistic], err_msg=statistic)
+        assert_same_draws(draws, first)
     assert ended.n_draws == 18 and ended.settings["completed"] and ended.settings["draws_asked"] == DRAWS
 
 
@@ -197,9 +196,7 @@ def test_a_stored_run_ends_where_one_without_a_store_does(
             assert seen == [n for n in (6, 12, 18) if n >= broken]
         for draws in (found, pn.Draws.load(store)):
             assert draws.n_draws == 18 and draws.settings["completed"]
-            np.testing.assert_array_equal(draws.theta, whole.theta)
-            for statistic, values in whole.stats.items():
-                np.testing.assert_array_equal(draws.stats[statistic], values, err_msg=statistic)
+            assert_same_draws(draws, whole)
     np.testing.assert_array_equal(
         pn.resume(store, DRAWS, progress=False).theta, pn.sample(make(), draws=DRAWS, **settings).theta
     )
