@@ -83,6 +83,14 @@ def random_network(rng: np.random.Generator, sizes: Sequence[int], activation: s
     )
 
 
+def regression(
+    rng: np.random.Generator, sizes: Sequence[int], n: int
+) -> tuple[pn.Network, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return a random network, normal inputs, and targets that are normal noise: (n,) for one output, else (n, m)."""
+    net, X = random_network(rng, sizes), rng.normal(size=(n, sizes[0]))
+    return net, X, rng.normal(size=n if sizes[-1] == 1 else (n, sizes[-1]))
+
+
 def shuffled(rng: np.random.Generator, net: pn.Network) -> tuple[pn.Network, list[npt.NDArray[np.intp]]]:
     """Return the same network with its hidden nodes in another order, and that order."""
     orders = [rng.permutation(width) for width in net.layer_sizes[1:-1]]

@@ -181,8 +181,7 @@ def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
 )
 def test_sampled_variances_and_scales_are_parameters(likelihood: pn.Likelihood, tmp_path: Path) -> None:
     rng = problems.rng_of("arviz, sampled")
-    net = problems.random_network(rng, (2, 5, 2))
-    X, y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    net, X, y = problems.regression(rng, (2, 5, 2), 20)
     post = pn.Posterior(net, pn.Mix(2), pn.GaussianPrior(scales="sampled"), likelihood, X, y)
     draws = pn.sample(post, pn.PCNL(0.1), **RUN)
     tree = draws.to_datatree(X, y, prior_draws=40, seed=5)

@@ -32,15 +32,11 @@ def problem_of(architecture: str = "full", likelihood: str = "gaussian", rows: i
     )
 
 
-def posterior(architecture: Any = None, prior: Any = None, likelihood: Any = None, n: int = 30) -> pn.Posterior:
-    """A posterior of a network 3-6-5-1."""
-    rng = np.random.default_rng(1)
-    net = problems.random_network(rng, (3, 6, 5, 1))
-    X = rng.normal(size=(n, 3))
-    return pn.Posterior(
-        net, architecture or pn.Full(), prior or problems.PRIOR, likelihood or pn.Gaussian(0.5), X,
-        rng.normal(size=n), dtype="float64",
-    )  # fmt: skip
+def posterior(architecture: Any = None, prior: Any = None, likelihood: Any = None) -> pn.Posterior:
+    """A posterior of a network 3-6-5-1 and 30 rows."""
+    net, X, y = problems.regression(np.random.default_rng(1), (3, 6, 5, 1), 30)
+    parts = (architecture or pn.Full(), prior or problems.PRIOR, likelihood or pn.Gaussian(0.5))
+    return pn.Posterior(net, *parts, X, y, dtype="float64")
 
 
 def matrix(post: pn.Posterior, kernel: pn.Kernel) -> FloatArray:
@@ -112,8 +108,7 @@ def test_the_information_of_a_single_row_is_exact(architecture: str, likelihood:
 def test_rows_and_their_weights_add_up() -> None:
     """A row of weight 2 counts as two rows; rows that are left out of the sum are made up for."""
     rng = np.random.default_rng(2)
-    net = problems.random_network(rng, (2, 4, 1))
-    X, y = rng.normal(size=(6, 2)), rng.normal(size=6)
+    net, X, y = problems.regression(rng, (2, 4, 1), 6)
     kernel = pn.MGrad(metric="curvature")
 
     def factor(X: Any, y: Any, **more: Any) -> FloatArray:
@@ -157,9 +152,8 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) ->
 def test_draws_are_in_the_posteriors_own_coordinates(hidden: tuple[int, ...], dtype: str, collapse: bool) -> None:
     """A chain that does not move keeps its start; the recorded log-likelihood is that of the recorded theta."""
     rng = np.random.default_rng(4)
-    net = problems.random_network(rng, (5, *hidden, 2))
-    X = rng.normal(size=(40, 5))
-    post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, rng.normal(size=(40, 2)), dtype=dtype)
+    net, X, y = problems.regression(rng, (5, *hidden, 2), 40)
+    post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, y, dtype=dtype)
     start = np.asarray(post.theta_map)[None] + 0.3
     still = pn.MGrad(1e-30, metric="curvature", collapse=collapse)
     found = pn.sample(post, still, chains=1, draws=2, warmup=None, init=start, seed=1).theta[0, -1]

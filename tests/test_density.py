@@ -280,7 +280,7 @@ def test_messages(name: str, arguments: dict[str, Any], message: str) -> None:
 def posterior_of(name: str) -> pn.Posterior:
     """Return a posterior of one of the kinds about which messages speak."""
     rng = problems.rng_of(name)
-    net, X, y = problems.random_network(rng, (2, 4, 1)), rng.normal(size=(9, 2)), rng.normal(size=9)
+    net, X, y = problems.regression(rng, (2, 4, 1), 9)
     if name == "scales":
         prior = pn.GaussianPrior(scales="sampled")
         return pn.Posterior(net, pn.Full(), prior, pn.Gaussian(1.0), X, y)

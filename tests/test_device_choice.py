@@ -25,19 +25,8 @@ def a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def posterior(*, there: bool, dtype: str = "float64", **more: Any) -> pn.Posterior:
     problem = problems.problem(problems.rng_of("device choice"), (2, 6, 5, 2), 23, architecture_name="mix", dtype=dtype)
-    post, X = problem.post, np.asarray(problem.post.data.X)
-    if not there:
-        return post
-    return pn.Posterior(
-        post.network.net,
-        post.network.architecture,
-        post.network.prior,
-        post.likelihood,
-        ByPointer(X),
-        post.data.y,
-        dtype=dtype,
-        **more,
-    )
+    X = ByPointer(np.asarray(problem.post.data.X))
+    return problem.again(X=X, dtype=dtype, **more) if there else problem.post
 
 
 def sampled(post: pn.Posterior, kernel: Any = KERNEL, **more: Any) -> pn.Draws:

@@ -64,8 +64,7 @@ def test_states_of_a_run_give_back_its_draws(architecture: str, likelihood: str,
 @pytest.mark.filterwarnings("ignore:the prior of the noise variance")
 def test_sampled_variances_belong_to_their_draws(likelihood: pn.Likelihood) -> None:
     rng = problems.rng_of("from_array, variance")
-    net = problems.random_network(rng, (2, 5, 2))
-    X, y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    net, X, y = problems.regression(rng, (2, 5, 2), 20)
     post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, likelihood, X, y, dtype="float64")
     own = run(post)
     draws = pn.Draws.from_array(post, own.theta, sampler="another", variance=own.stats["variance"])
@@ -90,8 +89,7 @@ def test_sampled_variances_belong_to_their_draws(likelihood: pn.Likelihood) -> N
 
 def test_sampled_scales_of_the_prior_belong_to_their_draws() -> None:
     rng = problems.rng_of("from_array, scales")
-    net = problems.random_network(rng, (2, 5, 1))
-    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    net, X, y = problems.regression(rng, (2, 5, 1), 20)
     post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(scales="sampled"), pn.Gaussian(1.0), X, y, dtype="float64")
     own = run(post, scales_every=1)
     scales = own.stats["prior_scales"]

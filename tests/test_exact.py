@@ -170,8 +170,7 @@ def test_a_sampled_variance_is_forgotten_before_the_first_draw() -> None:
     With a single start for all chains the first draw would be 30 standard errors off, the second 5.
     """
     rng = problems.rng_of("first draw")
-    net = problems.random_network(rng, (2, 5, 4, 2))
-    X, y = rng.normal(size=(14, 2)), rng.normal(size=(14, 2))
+    net, X, y = problems.regression(rng, (2, 5, 4, 2), 14)
     post = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(variance="sampled", a=2.5, b=0.8), X, y)
     draws = pn.sample(post, pn.Exact(), chains=3000, draws=40, seed=3, threads=1, progress=False)
     log_variance = np.log(draws.stats["variance"])

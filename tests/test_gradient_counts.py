@@ -15,10 +15,7 @@ RUN: dict[str, Any] = {"chains": 2, "draws": 12, "thin": 3, "warmup": 40, "seed"
 def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood | None = None) -> pn.Posterior:
     """Return a posterior of a 3-6-5-1 network with nine rows."""
     problem = problems.problem(problems.rng_of("gradients"), (3, 6, 5, 1), 9)
-    post = problem.post
-    return pn.Posterior(
-        post.network.net, architecture, problems.PRIOR, likelihood or pn.Gaussian(0.5), post.data.X, post.data.y
-    )
+    return problem.again(architecture=architecture, likelihood=likelihood or pn.Gaussian(0.5), dtype="float32")
 
 
 @pytest.mark.parametrize("kernel", [pn.PCNL(), pn.MGrad(), pn.MGrad(persistence=0.9)], ids=str)

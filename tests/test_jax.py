@@ -122,7 +122,7 @@ def test_points_are_converted() -> None:
 
 def test_sampled_variances() -> None:
     rng = problems.rng_of("jax sampled")
-    net, X, y = problems.random_network(rng, (2, 5, 1)), rng.normal(size=(30, 2)), rng.normal(size=30)
+    net, X, y = problems.regression(rng, (2, 5, 1), 30)
     noise = pn.Gaussian("sampled", a=2.0, b=1.0)
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, noise, X, y, dtype="float64")
     with pytest.raises(ValueError, match="variance must be given, since it is sampled"):

@@ -62,7 +62,7 @@ def test_covariance_is_the_inverse_of_information_and_prior(likelihood: str) -> 
 def test_last_layer_is_exact_for_gaussian_noise() -> None:
     """With the output weights at the posterior mean, covariance and evidence are those of linear regression."""
     rng = problems.rng_of("laplace exact")
-    net, X, y = problems.random_network(rng, (3, 6, 5, 1)), rng.normal(size=(40, 3)), rng.normal(size=40)
+    net, X, y = problems.regression(rng, (3, 6, 5, 1), 40)
     prior, likelihood = pn.GaussianPrior(0.7, 0.4), pn.Gaussian(0.5)
     first = pn.Posterior(net, pn.Out(5), prior, likelihood, X, y, dtype="float64")
     mean = first.exact().mean
@@ -119,7 +119,7 @@ def test_refused_posteriors() -> None:
     ):
         pn.Laplace(problems.problem(problems.rng_of("x"), (3, 6, 5, 2), 20, architecture_name="sep").post)
     rng = problems.rng_of("laplace refused")
-    net, X, y = problems.random_network(rng, (3, 6, 1)), rng.normal(size=(20, 3)), rng.normal(size=20)
+    net, X, y = problems.regression(rng, (3, 6, 1), 20)
     sampled = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian("sampled", a=2.0, b=1.0), X, y)
     with pytest.raises(ValueError, match="post must have fixed variances; its noise variance is sampled"):
         pn.Laplace(sampled)
@@ -147,8 +147,7 @@ def test_against_laplace_torch(subset: str) -> None:
     import torch
 
     rng = problems.rng_of("laplace peer")
-    net = problems.random_network(rng, (2, 8, 6, 1))
-    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    net, X, y = problems.regression(rng, (2, 8, 6, 1), 60)
     architecture: pn.Architecture = pn.Full() if subset == "all" else pn.Out(6)
     post = pn.Posterior(net, architecture, pn.GaussianPrior(0.5, 0.5), pn.Gaussian(0.3), X, y, dtype="float64")
     peer = Peer(net.to_torch().float(), "regression", subset, "full", sigma_noise=0.3**0.5, prior_precision=2.0)

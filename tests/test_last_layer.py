@@ -86,7 +86,6 @@ def test_describe_says_that_a_step_needs_no_data() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_draws_depend_neither_on_the_length_of_the_run_nor_on_the_number_of_chains(dtype: str) -> None:
     rng = problems.rng_of("shape of the run")
-    net = problems.random_network(rng, (2, 9, 23, 2))
-    X, y = rng.normal(size=(15, 2)), rng.normal(size=(15, 2))
+    net, X, y = problems.regression(rng, (2, 9, 23, 2), 15)
     post = pn.Posterior(net, pn.Out(23), pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Gaussian(1.0), X, y, dtype=dtype)
     assert_draws_depend_on_nothing_else(post, pn.PCNL(0.1))

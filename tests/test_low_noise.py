@@ -136,8 +136,7 @@ def test_a_chain_goes_on_after_an_infinite_variance(kernel: pn.Kernel) -> None:
     beyond the last entry of any. The chain then rejected all that followed.
     """
     rng = problems.rng_of("infinite variance")
-    net = problems.random_network(rng, (1, 3, 2))
-    X, y = rng.normal(size=(2, 1)), rng.normal(size=(2, 2))
+    net, X, y = problems.regression(rng, (1, 3, 2), 2)
     likelihood = pn.Gaussian("sampled", a=0.02, b=1e307, pooled=True)
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, y, dtype="float64")
     with pytest.warns(UserWarning, match="not finite and were rejected"):

@@ -22,12 +22,6 @@ AT = X[:5]
 NAMES = ("pcnl", "scales and variance", "curvature", "slice")
 
 
-def of_states(draws: pn.Draws, at: Any = AT) -> tuple[Any, Any]:
-    """Return mean and variance of f by chain over draws of every state."""
-    f = draws.predict(at).astype(np.float64)
-    return f.mean(axis=1), f.var(axis=1, ddof=1)
-
-
 def check_moments(found: pn.Draws, f: Any) -> None:
     """The statistics are those of f (chain, state, n, m), up to rounding of float64 sums."""
     f = np.asarray(f, np.float64)

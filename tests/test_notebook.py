@@ -89,7 +89,7 @@ def test_a_summary_shows_what_its_string_says(problem: problems.Problem, draws: 
 
 def test_scales_of_the_prior_are_in_the_table() -> None:
     rng = problems.rng_of("notebook, scales")
-    net, X, y = problems.random_network(rng, (2, 4, 1)), rng.normal(size=(15, 2)), rng.normal(size=15)
+    net, X, y = problems.regression(rng, (2, 4, 1), 15)
     post = pn.Posterior(net, pn.Mix(2), pn.GaussianPrior(scales="sampled"), pn.Gaussian(1.0), X, y)
     summary = pn.sample(post, pn.PCN(0.2), chains=2, draws=30, warmup=50, seed=1).summary(X)
     assert summary.prior_scales is not None

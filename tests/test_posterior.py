@@ -23,16 +23,9 @@ EPS64 = float(np.finfo(np.float64).eps)
 
 def simple(**changes: Any) -> pn.Posterior:
     """A 2-4-3-1 Gaussian posterior with some arguments replaced."""
-    rng = problems.rng_of("simple")
-    arguments: dict[str, Any] = {
-        "net": problems.random_network(rng, (2, 4, 3, 1)),
-        "architecture": pn.Mix(2),
-        "prior": PRIOR,
-        "likelihood": pn.Gaussian(0.5),
-        "X": rng.normal(size=(6, 2)),
-        "y": rng.normal(size=6),
-    } | changes
-    return pn.Posterior(**arguments)
+    net, X, y = problems.regression(problems.rng_of("simple"), (2, 4, 3, 1), 6)
+    parts = {"net": net, "architecture": pn.Mix(2), "prior": PRIOR, "likelihood": pn.Gaussian(0.5), "X": X, "y": y}
+    return pn.Posterior(**parts | changes)
 
 
 # Prior

@@ -18,18 +18,9 @@ WINDOW = 200
 TRANSIENT = Phase(10_000, accept_all=True, first_look=8, energy_error=0.1, persistence=0.98, travel=1.0)
 
 
-def posterior(variance: float = 0.1, n: int = 20) -> pn.Posterior:
-    rng = problems.rng_of("warm-up")
-    net = problems.random_network(rng, (1, 4, 1))
-    return pn.Posterior(
-        net,
-        pn.Full(),
-        problems.PRIOR,
-        pn.Gaussian(variance),
-        rng.normal(size=(n, 1)),
-        rng.normal(size=n),
-        dtype="float64",
-    )
+def posterior(variance: float = 0.1) -> pn.Posterior:
+    net, X, y = problems.regression(problems.rng_of("warm-up"), (1, 4, 1), 20)
+    return pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(variance), X, y, dtype="float64")
 
 
 def adapted(step_size: float, rate: float, band: tuple[float, float], most: float) -> float:
@@ -183,8 +174,7 @@ def test_the_adaptive_phase_of_deep_narrow_networks_is_shorter() -> None:
     rng = problems.rng_of("warm-up of deep networks")
 
     def longest(hidden: int, width: int = 4, kernel: Any = "auto", device: str = "cpu") -> int:
-        net = problems.random_network(rng, (2, *[width] * hidden, 1))
-        X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+        net, X, y = problems.regression(rng, (2, *[width] * hidden, 1), 20)
         post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(100.0), X, y)
         draws = pn.sample(post, kernel, chains=1, draws=1, seed=1, device=device)
         steps = draws.settings["warmup"]["phases"][0]["steps"]
