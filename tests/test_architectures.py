@@ -22,12 +22,7 @@ from patrac_native.architectures import (
 )
 from patrac_native.network.network import Network
 from patrac_native.network.ranking import rank_nodes
-
-
-def make_network(sizes: tuple[int, ...], seed: int = 0) -> Network:
-    rng = np.random.default_rng(seed)
-    pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
-    return Network([rng.normal(size=pair) for pair in pairs], [rng.normal(size=a) for a, _ in pairs])
+from problems import random_network, rng_of
 
 
 def count(architecture: Architecture, net: Network) -> int:
@@ -71,7 +66,7 @@ def test_ties_go_to_the_lower_index() -> None:
     ],
 )
 def test_number_of_bayesian_parameters(architecture: Architecture, expected: int, label: str) -> None:
-    assert count(architecture, make_network((1, 50, 50, 1))) == expected
+    assert count(architecture, random_network(rng_of("architectures"), (1, 50, 50, 1))) == expected
     assert architecture.label() == label
 
 
@@ -86,14 +81,14 @@ def test_custom_follows_its_nodes_to_their_ranks() -> None:
 
 
 def test_no_hidden_layer_takes_full_and_custom_only() -> None:
-    net = make_network((3, 2))
+    net = random_network(rng_of("architectures"), (3, 2))
     assert rank_nodes(net) == []
     assert count(Full(), net) == 8
     assert count(Custom([np.eye(2, 3, dtype=bool)], [np.zeros(2, dtype=bool)]), net) == 2
 
 
 def test_custom_checks_bias_shapes_too() -> None:
-    net = make_network((2, 1))
+    net = random_network(rng_of("architectures"), (2, 1))
     with pytest.raises(ValueError, match=r"Custom: bias_masks must have the network's shapes \[\(1,\)\]"):
         Custom([[[True, False]]], [[True, False]]).masks(net, [])
 

@@ -13,22 +13,12 @@ from hypothesis import strategies as st
 
 from patrac_native.network.activations import ACTIVATIONS
 from patrac_native.network.network import Network
-from problems import refusals
+from problems import random_network, refusals, rng_of
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
 EPS = np.finfo(np.float64).eps
-
-
-def make_network(sizes: tuple[int, ...], activation: str = "tanh", seed: int = 0) -> Network:
-    rng = np.random.default_rng(seed)
-    pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
-    return Network(
-        [rng.normal(size=pair) / math.sqrt(pair[1]) for pair in pairs],
-        [rng.normal(size=a) for a, _ in pairs],
-        activation,
-    )
 
 
 def rounding(net: Network, X: np.ndarray) -> float:
@@ -54,7 +44,7 @@ SCALAR = {
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_prediction_is_the_sum_of_the_design(activation: str) -> None:
-    net = make_network((3, 4, 5, 2), activation)
+    net = random_network(rng_of("network"), (3, 4, 5, 2), activation)
     X = np.random.default_rng(1).normal(size=(6, 3))
     expected = np.empty((6, 2))
     for r, x in enumerate(X):
@@ -84,7 +74,7 @@ def test_tails_of_activations_are_accurate(activation: str) -> None:
     seed=st.integers(0, 1000),
 )
 def test_torch_round_trip(sizes: list[int], activation: str, seed: int) -> None:
-    net = make_network(tuple(sizes), activation, seed)
+    net = random_network(np.random.default_rng(seed), sizes, activation)
     X = np.random.default_rng(seed).normal(size=(5, sizes[0]))
     state = torch.get_rng_state()
     module = net.to_torch()
@@ -115,7 +105,7 @@ def test_from_torch_passes_over_layers_without_effect() -> None:
 
 
 def test_a_single_linear_layer_and_other_precisions() -> None:
-    assert make_network((2, 3, 1)).to_torch(torch.float32)[0].weight.dtype == torch.float32
+    assert random_network(rng_of("network"), (2, 3, 1)).to_torch(torch.float32)[0].weight.dtype == torch.float32
     linear = nn.Linear(3, 2).to(torch.bfloat16)
     net = Network.from_torch(linear)
     assert net.n_layers == 1
@@ -227,7 +217,7 @@ INPUTS: dict[type[Exception], list[tuple[str, Any]]] = {
 @pytest.mark.parametrize(("error", "message", "X"), refusals(INPUTS))
 def test_bad_inputs(error: type[Exception], message: str, X: Any) -> None:
     with pytest.raises(error, match=message):
-        make_network((1, 2, 1)).predict(X)
+        random_network(rng_of("network"), (1, 2, 1)).predict(X)
 
 
 def test_inputs_may_be_tensors_with_a_gradient() -> None:
@@ -237,7 +227,7 @@ def test_inputs_may_be_tensors_with_a_gradient() -> None:
 
 
 def test_permuting_keeps_the_function() -> None:
-    net = make_network((3, 6, 5, 2))
+    net = random_network(rng_of("network"), (3, 6, 5, 2))
     rng = np.random.default_rng(3)
     orders = [rng.permutation(6), rng.permutation(5)]
     moved = net.permuted(orders)
@@ -257,4 +247,4 @@ def test_permuting_keeps_the_function() -> None:
 )
 def test_bad_permutations(permutations: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make_network((1, 3, 1)).permuted(permutations)
+        random_network(rng_of("network"), (1, 3, 1)).permuted(permutations)

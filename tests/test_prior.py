@@ -15,14 +15,9 @@ from hypothesis import strategies as st
 from patrac_native.network.network import Network
 from patrac_native.network.ranking import rank_nodes
 from patrac_native.priors import TraceClassPrior, prior_from_dict
+from problems import random_network, rng_of
 
 EPS = np.finfo(np.float64).eps
-
-
-def make_network(sizes: Sequence[int], seed: int = 0) -> Network:
-    rng = np.random.default_rng(seed)
-    pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
-    return Network([rng.normal(size=pair) for pair in pairs], [rng.normal(size=a) for a, _ in pairs])
 
 
 def decaying_network(sizes: Sequence[int], seed: int = 0) -> Network:
@@ -191,7 +186,7 @@ def test_each_layer_may_have_its_own_decay() -> None:
 @pytest.mark.parametrize("sizes", [(3, 20, 15, 1), (1, 12, 4), (2, 9, 8, 7, 1)])
 def test_fit_of_each_layer_alone(sizes: tuple[int, ...], scales: str | None) -> None:
     """Each layer's rate and variances beat a dense grid of its own part of the objective."""
-    net = make_network(sizes)
+    net = random_network(rng_of("prior"), sizes)
     fit = TraceClassPrior.fit(net, alpha="layer", scales=scales)
     ranked = net.permuted(rank_nodes(net))
     decay = sizes[-1] == 1
@@ -217,7 +212,7 @@ def test_fit_of_each_layer_alone(sizes: tuple[int, ...], scales: str | None) -> 
 
 
 def test_a_layer_without_decay_leaves_its_rate_open() -> None:
-    assert TraceClassPrior.fit(make_network((2, 3)), alpha="layer").alpha == (2.0,)
+    assert TraceClassPrior.fit(random_network(rng_of("prior"), (2, 3)), alpha="layer").alpha == (2.0,)
 
 
 def test_fit_does_not_depend_on_the_order_of_nodes_and_is_that_of_its_alpha() -> None:
@@ -241,7 +236,7 @@ def test_fit_warns_at_the_upper_bound_alone() -> None:
 
 @pytest.mark.parametrize("output_decay", [None, False])
 def test_fit_of_the_variances_alone(output_decay: bool | None) -> None:
-    net, alpha = make_network((3, 10, 7, 1)), 1.6
+    net, alpha = random_network(rng_of("prior"), (3, 10, 7, 1)), 1.6
     with warnings.catch_warnings(action="error"):  # weights without decay would end at the bound of a search
         fit = TraceClassPrior.fit(net, output_decay, alpha=alpha)
     assert fit.alpha == alpha and fit.output_decay is output_decay
@@ -262,7 +257,7 @@ def test_fit_of_the_variances_alone(output_decay: bool | None) -> None:
 )
 def test_fit_refuses(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        TraceClassPrior.fit(**{"net": make_network((1, 4, 1)), **arguments})
+        TraceClassPrior.fit(**{"net": random_network(rng_of("prior"), (1, 4, 1)), **arguments})
 
 
 def test_fit_without_biases_says_so() -> None:
