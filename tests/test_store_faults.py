@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -32,13 +33,6 @@ from test_resume import sampled
 
 pytest.importorskip("xarray")
 pytest.importorskip("zarr")
-
-
-def raising(error: BaseException) -> Callable[..., Any]:
-    def raises(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return raises
 
 
 @pytest.fixture
@@ -85,7 +79,7 @@ def test_a_folder_without_write_access_is_named(stopped: Path, tmp_path: Path, m
         assert pn.Draws.open(stopped).predict(np.zeros((1, 2))).shape[1] > 40
     for number in (errno.EACCES, errno.EROFS):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "mkdir", raising(OSError(number, os.strerror(number))))
+            patch.setattr(os, "mkdir", Mock(side_effect=OSError(number, os.strerror(number))))
             with pytest.raises(OSError, match=rf"b\.zarr' cannot be made: {os.strerror(number)}. Give a path in a"):
                 sampled("pcnl", 10, store=tmp_path / "b.zarr")
     assert_same_runs(pn.resume(stopped, 60, progress=False), sampled("pcnl", 60, warmup=100))
@@ -95,7 +89,7 @@ def test_a_file_system_without_rename_is_named(stopped: Path, tmp_path: Path, mo
     message = "this file system does not rename a file, which puts a complete one in its place; choose a path on"
     confirmed = pn.Draws.open(stopped).theta
     with monkeypatch.context() as patch:
-        patch.setattr(output.os, "replace", raising(OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))))
+        patch.setattr(output.os, "replace", Mock(side_effect=OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))))
         with pytest.raises(OSError, match=f"Operation not supported: {message}.*run.npz"):
             sampled("pcnl", 10, store=tmp_path / "b.zarr")
         assert not (tmp_path / "b.zarr").exists()
@@ -114,9 +108,9 @@ def test_a_full_disk_ends_the_run_and_says_what_stays(
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with monkeypatch.context() as patch:
         if where == "checkpoint":
-            patch.setattr(archive.np, "savez", raising(full))
+            patch.setattr(archive.np, "savez", Mock(side_effect=full))
         else:
-            patch.setattr("zarr.storage.LocalStore.set", raising(full))
+            patch.setattr("zarr.storage.LocalStore.set", Mock(side_effect=full))
         words = r"no room on the disk for \d+ bytes; free some" if where == "checkpoint" else "No space left on device"
         with pytest.raises(OSError, match=f"{words}.*; the run has ended, .* stays: resume goes on") as caught:
             pn.resume(stopped, 200, progress=False)
@@ -286,7 +280,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         sampled(name, 12, warmup=40, store=found[name])
         # Draws in the checkpoint, as in a run that goes on.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run_folder.RunFolder, "append", raising(KeyboardInterrupt()))
+            patch.setattr(run_folder.RunFolder, "append", Mock(side_effect=KeyboardInterrupt()))
             pn.resume(found[name], 20, progress=False)
     return found
 
