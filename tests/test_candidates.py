@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,8 @@ import numpy.typing as npt
 import pytest
 
 import patrac_native as pn
+import problems
+from fits import quietly
 from patrac_native.fit.budget import chain_minutes, steps_within
 from patrac_native.fit.candidates import Candidate, Schedule, affordable_candidates, final_share, possible_candidates
 from patrac_native.fit.choice import Trial, best_of, describe_choice
@@ -28,11 +29,7 @@ def settings(**given: Any) -> Settings:
 
 
 def network(*sizes: int) -> pn.Network:
-    rng = np.random.default_rng(0)
-    return pn.Network(
-        [rng.normal(size=(m, n)) for n, m in itertools.pairwise(sizes)],
-        [rng.normal(size=m) for m in sizes[1:]],
-    )
+    return problems.random_network(np.random.default_rng(0), sizes)
 
 
 def affordable(rows: int, hidden: tuple[int, ...], **given: Any) -> tuple[list[Candidate], str]:
@@ -312,8 +309,7 @@ def rows(n: int = 150) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 
 def fitted(X: npt.NDArray[Any], y: npt.NDArray[Any], make: Any = pn.PatracRegressor, **given: Any) -> Any:
     size = {"hidden_layer_sizes": 8, "max_iter": 200, "chains": 2, "draws": 60, "random_state": 0, **given}
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
-        return make(**size).fit(X, y)
+    return quietly(make(**size), X, y)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from scipy import integrate, optimize, stats
 
 import patrac_native as pn
 import problems
+from fits import quietly
 from patrac_native import diagnostics
 from patrac_native.fit.evaluation import evaluate
 from patrac_native.fit.rows import Rows, TargetScaling
@@ -358,6 +358,5 @@ def test_score_of_bounds_is_their_log_density() -> None:
     y = X[:, 0] + rng.normal(size=60)
     bounds = np.stack([y, np.where(y > 1.0, np.inf, y)], axis=1)
     settings = {"likelihood": "censored", "architecture": "full", "thin": 2, "draws": 30, "max_iter": 50, "l2": 1.0}
-    with warnings.catch_warnings(action="ignore"):
-        fit = pn.PatracRegressor(3, random_state=0, **settings).fit(X, bounds)
+    fit = quietly(pn.PatracRegressor(3, random_state=0, **settings), X, bounds)
     assert fit.score(X, bounds) == -fit.evaluate(X, bounds).scores["nlpd_in_units"]

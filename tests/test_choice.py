@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.fit import choice as posterior_choice
 from patrac_native.fit.budget import MIN_STEPS, chain_minutes
 from patrac_native.fit.candidates import Candidate, final_share, pilot_cost, possible_candidates
@@ -308,8 +309,7 @@ def test_an_estimator_of_two_targets_and_weighted_rows_chooses_heteroscedastic_n
     reg = pn.PatracRegressor(
         hidden_layer_sizes=4, max_iter=200, l2=0.1, minutes=0.002, chains=2, draws=40, random_state=0
     )
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # chains as short as these do not converge
-        reg.fit(X, y, sample_weight=rng.integers(1, 3, 150))
+    quietly(reg, X, y, sample_weight=rng.integers(1, 3, 150))
     assert reg.draws_.likelihood.name == "heteroscedastic_gaussian"
     mean, sd = reg.predict(X, return_std=True)
     assert mean.shape == sd.shape == (150, 2)

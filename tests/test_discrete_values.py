@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.cli.main import main
 from patrac_native.fit.noise import best_noise, noise_trials, takes_few_values
 from patrac_native.fit.rows import Rows, TargetScaling
@@ -183,8 +183,7 @@ def marks(n: int, seed: int) -> tuple[Array, Array]:
 def fitted() -> pn.PatracRegressor:
     """A fit that chooses by itself."""
     pytest.importorskip("torch")
-    with warnings.catch_warnings(action="ignore"):
-        return pn.PatracRegressor(**QUICK, minutes=0.01).fit(*marks(300, 0))
+    return quietly(pn.PatracRegressor(**QUICK, minutes=0.01), *marks(300, 0))
 
 
 @pytest.mark.slow

@@ -1,11 +1,10 @@
 """The likelihoods of a fit: the dispersion of counts, and every candidate under every likelihood."""
 
-import warnings
-
 import numpy as np
 import pytest
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.fit.budget import steps_within
 from patrac_native.fit.candidates import fewer_parameters, possible_candidates
 from patrac_native.fit.evaluation import evaluate
@@ -65,8 +64,7 @@ def test_counts_have_one_coverage_in_table_verdict_and_draws(likelihood: str) ->
     size: dict[str, object] = {"hidden_layer_sizes": 4, "max_iter": 60, "l2": 1.0, "chains": 2, "draws": 40, "thin": 5}
     given: dict[str, object] = {} if likelihood == "poisson" else {"dispersion": 0.5}
     reg = pn.PatracRegressor(likelihood=likelihood, architecture="full", random_state=0, **size, **given)
-    with warnings.catch_warnings(action="ignore"):
-        reg.fit(X[:40], y[:40])
+    quietly(reg, X[:40], y[:40])
     found = reg.evaluate(X[40:], y[40:])
     inputs = reg.preprocessor_.transform(reg._checked_rows(X[40:], reset=False))
     distribution = reg.draws_.distribution(inputs)

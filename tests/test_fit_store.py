@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 import patrac_native as pn
 from chains import assert_same_runs
+from fits import quietly
 from patrac_native.cli.main import main
 from patrac_native.fit.evaluation import members_of
 
@@ -50,8 +50,7 @@ def rows(kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def fit(kind: str, **given: Any) -> Any:
     """Return a fit of a kind, without its warnings."""
     made = pn.PatracClassifier if kind == "classes" else pn.PatracRegressor
-    with warnings.catch_warnings(action="ignore"):
-        return made(**{**FITS[kind], **given}).fit(*rows(kind))
+    return quietly(made(**{**FITS[kind], **given}), *rows(kind))
 
 
 def assert_equal(found: Any, wanted: Any) -> None:

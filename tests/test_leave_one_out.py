@@ -13,6 +13,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+from fits import quietly
 from patrac_native.diagnostics.psis import LeftOutRows
 from patrac_native.fit import fitting
 from patrac_native.fit.evaluation import Evaluation
@@ -113,13 +114,15 @@ def test_members_that_fix_different_parameters_are_weighted_by_unseen_rows_alone
     assert messages(lambda: weighted([full, sampled(2, pn.Full())], X, Y)) == []
 
 
+def fitted(architecture: str) -> pn.PatracRegressor:
+    """Return a fit of 50 draws to all rows."""
+    size = {"hidden_layer_sizes": 6, "max_iter": 50, "chains": 2, "draws": 50, "thin": 5}
+    return quietly(pn.PatracRegressor(**size, architecture=architecture, l2=1.0, random_state=0), X, Y)
+
+
 @pytest.mark.parametrize("architecture", ["mix", "full"])
 def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architecture: str) -> None:
-    reg = pn.PatracRegressor(
-        hidden_layer_sizes=6, architecture=architecture, max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
-    )
-    with warnings.catch_warnings(action="ignore"):
-        reg.fit(X, Y)
+    reg = fitted(architecture)
     fixed, findings = architecture == "mix", reg.report_.verdict.findings
     kinds = {one.kind: one.remedy for one in findings}
     assert reg.report_.scores["kind"] == "leave one out"
@@ -130,8 +133,7 @@ def test_a_fit_without_unseen_rows_is_not_judged_by_its_training_rows(architectu
     if fixed:
         remedy = kinds["unscored predictions"]
         assert "held_out=(X, y)" in remedy and "test_fraction" in remedy
-        with warnings.catch_warnings(action="ignore"):
-            reg.fit(X, Y, held_out=(NEW_X, NEW_Y))
+        quietly(reg, X, Y, held_out=(NEW_X, NEW_Y))
         unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
         # 30 rows are too few to vouch for chains that have not met.
         assert all("30 unseen rows are too few" in what for what in unscored)
@@ -147,22 +149,14 @@ def test_the_rows_of_a_pilot_run_are_scored_and_judged_alike(monkeypatch: pytest
         return replace(choose(*arguments, **named), pilot=SimpleNamespace(draws=None, evaluation=scored))
 
     monkeypatch.setattr(fitting, "choose_posterior", choose_with_pilot)
-    reg = pn.PatracRegressor(
-        hidden_layer_sizes=6, architecture="mix", max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
-    )
-    with warnings.catch_warnings(action="ignore"):
-        reg.fit(X, Y)
+    reg = fitted("mix")
     assert reg.report_.scores == scored.scores
     assert "NLPD of 20 validation rows of a shorter run" in str(reg.report_.verdict)
 
 
 def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores by importance sampling were printed as any others, though 40% of their rows were marked unreliable."""
-    reg = pn.PatracRegressor(
-        hidden_layer_sizes=6, architecture="full", max_iter=50, l2=1.0, chains=2, draws=50, thin=5, random_state=0
-    )
-    with warnings.catch_warnings(action="ignore"):
-        reg.fit(X, Y)
+    reg = fitted("full")
     for count, is_shown in ((N // 20, True), (N // 20 + 1, False)):
         marks = property(lambda _, count=count: np.arange(N) < count)
         monkeypatch.setattr("patrac_native.draws.distribution.PredictiveDistribution.is_unreliable", marks)
@@ -170,12 +164,11 @@ def test_unreliable_weights_are_no_headline(monkeypatch: pytest.MonkeyPatch) -> 
         assert ("too_good" not in found.scores) == is_shown
         assert printed(reg, found).startswith("leave-one-out predictions" if is_shown else "no scores of unseen rows: ")
         assert (found.calibration.too_good == "") == is_shown
-    with warnings.catch_warnings(action="ignore"):
-        reg.fit(X, Y)  # whose verdict does not rest on such scores either
-        unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
-        assert any(f"unreliable for {N // 20 + 1} of {N} rows" in what for what in unscored)
-        monkeypatch.undo()
-        reg.fit(X, Y, groups=np.arange(N) // 2)
+    quietly(reg, X, Y)  # whose verdict does not rest on such scores either
+    unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
+    assert any(f"unreliable for {N // 20 + 1} of {N} rows" in what for what in unscored)
+    monkeypatch.undo()
+    quietly(reg, X, Y, groups=np.arange(N) // 2)
     unscored = [one.what for one in reg.report_.verdict.findings if one.kind == "unscored predictions"]
     assert any("others of their group stay" in what for what in unscored) and "group" in reg.report_.scores["too_good"]
 

@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.fit.evaluation import evaluate
 from patrac_native.fit.rows import Rows, TargetScaling
 
@@ -31,10 +32,8 @@ def data(seed: int = 0, n: int = N) -> tuple[np.ndarray, np.ndarray]:
 def fitted(likelihood: str = "gaussian", log_target: bool | None = True) -> pn.PatracRegressor:
     """Return an estimator of the data."""
     given: dict[str, Any] = {} if likelihood == "open" else {"likelihood": likelihood}
-    with warnings.catch_warnings(action="ignore"):
-        return pn.PatracRegressor(
-            (8,), minutes=0.02, max_iter=300, n_jobs=1, random_state=0, log_target=log_target, **given
-        ).fit(*data())
+    quick: dict[str, Any] = {"minutes": 0.02, "max_iter": 300, "n_jobs": 1, "random_state": 0}
+    return quietly(pn.PatracRegressor((8,), **quick, log_target=log_target, **given), *data())
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.fit import noise
 from patrac_native.fit.noise import (
     NoiseTrial,
@@ -191,8 +193,8 @@ def test_are_counts() -> None:
 @pytest.fixture(scope="module")
 def of_counts() -> pn.PatracRegressor:
     rows = rows_of("over-dispersed")
-    with warnings.catch_warnings(action="ignore"):
-        return pn.PatracRegressor((8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0).fit(rows.X, rows.y[:, 0])
+    made = pn.PatracRegressor((8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0)
+    return quietly(made, rows.X, rows.y[:, 0])
 
 
 @pytest.mark.slow
@@ -202,10 +204,8 @@ def test_an_estimator_of_whole_numbers_predicts_counts(of_counts: pn.PatracRegre
     assert of_counts.draws_.likelihood.label == "negative-binomial" and of_counts.likelihood is None
     lower, upper = of_counts.predict_interval(rows.X, 0.9)
     assert (lower == np.floor(lower)).all() and (lower >= 0).all() and (lower <= upper).all()
-    with warnings.catch_warnings(action="ignore"):
-        asked = pn.PatracRegressor(
-            (8,), max_iter=200, minutes=0.02, n_jobs=1, random_state=0, likelihood="negative-binomial"
-        ).fit(rows.X, rows.y[:, 0])
+    asked = clone(of_counts).set_params(likelihood="negative-binomial")
+    quietly(asked, rows.X, rows.y[:, 0])
     assert asked.draws_.likelihood == of_counts.draws_.likelihood
     lines = of_counts.report_.lines
     assert any("negative-binomial is taken" in line for line in lines)
@@ -220,6 +220,5 @@ def test_numbers_stay_numbers_where_there_is_no_choice(given: dict[str, Any]) ->
     rows, settings = rows_of("counts"), {k: v for k, v in given.items() if k != "held"}
     estimator = pn.PatracRegressor((8,), max_iter=50, minutes=0.01, draws=30, n_jobs=1, random_state=0, **settings)
     held_out = (rows.X[:30], rows.y[:30, 0] + given.get("held", 0.0))
-    with warnings.catch_warnings(action="ignore"):
-        estimator.fit(rows.X[30:], rows.y[30:, 0], held_out=held_out)
+    quietly(estimator, rows.X[30:], rows.y[30:, 0], held_out=held_out)
     assert estimator.draws_.likelihood.targets == "real"

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.cli.main import main
 from patrac_native.fit import precision as under_test
 from patrac_native.fit.budget import chain_minutes
@@ -39,8 +40,7 @@ def rows(n: int = 60) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def fitted(**given: Any) -> pn.PatracRegressor:
     """Return a fit whose error is that of every third row."""
     X, y = rows()
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # what the verdict says of so short runs
-        return pn.PatracRegressor(**given).fit(X, y, held_out=(X[::3], y[::3]))
+    return quietly(pn.PatracRegressor(**given), X, y, held_out=(X[::3], y[::3]))
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +150,7 @@ def test_probabilities_of_classes_to_a_precision() -> None:
     X, y = rows(90)
     labels = np.digitize(y, [-0.5, 0.5])
     made = pn.PatracClassifier(architecture="out", networks=2, minutes=0.02, precision=0.02, **FIT)
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
-        clf = made.fit(X, labels)
+    clf = quietly(made, X, labels)
     reached, error = clf.result_.reached, clf.rerun_error(X)
     assert reached is not None and reached.error == error.of_predictions.median
     assert reached.is_reached == (reached.error <= 0.02) and "probabilities of classes" in reached.text

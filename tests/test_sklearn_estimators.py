@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import patrac_native as pn
+from fits import quietly
 from patrac_native.cli.main import main
 from patrac_native.diagnostics import split_rows
 from patrac_native.fit import base
@@ -46,12 +47,6 @@ def rows(n: int = 90) -> tuple[Array, Array]:
     rng = np.random.default_rng(0)
     X = np.round(rng.normal(size=(n, 3)) * [1, 10, 0.1] + [0, 50, 2], 3)
     return X, np.round(20 + 4 * np.sin(X[:, 0]) + 0.3 * X[:, 1] + rng.normal(size=n), 3)
-
-
-def quietly(est: Any, *given: Any, **options: Any) -> Any:
-    """Fit without warnings: chains as short as these rarely converge."""
-    with warnings.catch_warnings(action="ignore"):
-        return est.fit(*given, **options)
 
 
 @pytest.fixture(scope="module")
@@ -476,8 +471,7 @@ def test_rows_of_a_group_are_in_one_part_of_every_split(task: str, monkeypatch: 
     kind = pn.PatracRegressor if task == "regression" else pn.PatracClassifier
     given = {"hidden_layer_sizes": 3, "max_iter": 5, "minutes": 0.002, "random_state": 0, "draws": 40}
     weights = np.where(np.arange(300) < 10, 0.0, 1.0)
-    with warnings.catch_warnings(action="ignore"):
-        made = kind(**given).fit(X, y if task == "regression" else y > np.median(y), weights, groups=groups)
+    made = quietly(kind(**given), X, y if task == "regression" else y > np.median(y), weights, groups=groups)
     # Rows are left out for the penalty, in five parts, and for the noise or the posterior, in two.
     assert {n for n, _ in splits} >= {290} and {len(parts) for _, parts in splits} == {2, 5}
     assert all(sum(map(len, parts)) == len(set.union(*parts)) for _, parts in splits)
