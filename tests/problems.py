@@ -73,6 +73,12 @@ def random_sizes(rng: np.random.Generator, n_layers: int, max_width: int = 20) -
     return tuple(int(width) for width in rng.integers(1, max_width + 1, n_layers + 1))
 
 
+def widths_for(rng: np.random.Generator, architecture_name: str, likelihood: str) -> tuple[int, ...]:
+    """Return random widths of one to five layers: two or more if the architecture needs them, and two classes."""
+    sizes = random_sizes(rng, int(rng.integers(2 if architecture_name in NEEDS_HIDDEN else 1, 6)))
+    return (*sizes[:-1], max(2, sizes[-1])) if likelihood.startswith("categorical") else sizes
+
+
 def random_network(rng: np.random.Generator, sizes: Sequence[int], activation: str = "tanh") -> pn.Network:
     """Return a network with weights of variance 1 / fan-in, so that no activation saturates, and biases of sd 1/2."""
     pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
@@ -89,6 +95,13 @@ def regression(
     """Return a random network, normal inputs, and targets that are normal noise: (n,) for one output, else (n, m)."""
     net, X = random_network(rng, sizes), rng.normal(size=(n, sizes[0]))
     return net, X, rng.normal(size=n if sizes[-1] == 1 else (n, sizes[-1]))
+
+
+def sine(n: int = 100, seed: int = 0, sd: float = 1.0) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the paper's problem: x uniform on [-5, 5], y = sin(x) plus normal noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-5, 5, (n, 1))
+    return X, np.sin(X[:, 0]) + sd * rng.normal(size=n)
 
 
 def shuffled(rng: np.random.Generator, net: pn.Network) -> tuple[pn.Network, list[npt.NDArray[np.intp]]]:

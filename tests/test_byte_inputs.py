@@ -30,9 +30,11 @@ def network(sizes: tuple[int, ...]) -> pn.Network:
 def posterior(
     X: npt.NDArray[Any], likelihood: str = "gaussian", architecture: str = "full", **more: Any
 ) -> pn.Posterior:
-    net = network((X.shape[1], 9, 8, 3))
-    rng = problems.rng_of("bytes", len(X), likelihood, architecture)
-    data = problems.random_data(likelihood, rng, len(X), X.shape[1], 3)
+    """Return a posterior of a network with 17 hidden nodes and 3 outputs."""
+    n, d = X.shape
+    net = network((d, 9, 8, 3))
+    rng = problems.rng_of("bytes", n, likelihood, architecture)
+    data = problems.random_data(likelihood, rng, n, d, 3)
     chosen = problems.architecture(architecture, rng, net)
     return pn.Posterior(net, chosen, problems.PRIOR, data.likelihood, X, data.y, **more)
 

@@ -12,7 +12,7 @@ import pytest
 
 import problems
 from patrac_native.engine import _core
-from problems import ACTIVATIONS, ARCHITECTURES, LIKELIHOODS, NEEDS_HIDDEN, Problem
+from problems import ACTIVATIONS, ARCHITECTURES, LIKELIHOODS, Problem
 from rounding import error_bounds
 
 DTYPES = ("float32", "float64")
@@ -83,9 +83,7 @@ def test_log_likelihood_and_gradient(
     architecture: str, likelihood: str, activation: str, dtype: str, device: str
 ) -> None:
     rng = problems.rng_of("device", architecture, likelihood, activation, dtype)
-    sizes = problems.random_sizes(rng, int(rng.integers(2 if architecture in NEEDS_HIDDEN else 1, 6)))
-    if likelihood.startswith("categorical"):
-        sizes = (*sizes[:-1], max(2, sizes[-1]))
+    sizes = problems.widths_for(rng, architecture, likelihood)
     n = int(rng.choice([1, 2, 3, 5, 7, 9, 29, 57, 67, 130]))
     check(
         problems.problem(

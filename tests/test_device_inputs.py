@@ -14,6 +14,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+import test_byte_inputs
 from chains import assert_same_draws
 from conftest import four_threads_and_cuda
 from patrac_native.engine import _core
@@ -91,13 +92,7 @@ def put(array: npt.NDArray[Any], where: str) -> Any:
 
 
 def posterior(X: Any, architecture: str = "mix", likelihood: str = "categorical", **more: Any) -> pn.Posterior:
-    """Return a posterior of a network with 30 hidden nodes and 3 outputs."""
-    n, d = X.shape
-    net = network((d, 9, 8, 3))
-    rng = problems.rng_of("device inputs", n, d, architecture, likelihood)
-    data = problems.random_data(likelihood, rng, n, d, 3)
-    chosen = problems.architecture(architecture, rng, net)
-    return pn.Posterior(net, chosen, problems.PRIOR, data.likelihood, X, data.y, **more)
+    return test_byte_inputs.posterior(X, likelihood, architecture, **more)
 
 
 def inputs(n: int, d: int, kind: str) -> npt.NDArray[Any]:

@@ -14,6 +14,7 @@ import pytest
 
 import patrac_native as pn
 import problems
+import test_device_chains
 from conftest import four_threads_and_cuda, one_thread_and_cuda, two_threads_and_cuda
 from patrac_native.sampling.warmup import Phase
 
@@ -125,19 +126,9 @@ def two_starts(post: pn.Posterior) -> npt.NDArray[Any]:
     return np.stack([post.theta_map, 0.9 * post.theta_map]).astype(post.network.dtype)
 
 
-def run(post: pn.Posterior, device: str, **changes: Any) -> pn.Draws:
-    """Run a few steps from a different starting point for each chain."""
-    arguments: dict[str, Any] = {
-        "chains": 2,
-        "draws": 12,
-        "thin": 3,
-        "warmup": None,
-        "seed": 4,
-        "progress": False,
-        "threads": 1,
-        "device": device,
-    }
-    return pn.sample(post, **(arguments | changes))
+def run(post: pn.Posterior, kernel: pn.Kernel, device: str, **more: Any) -> pn.Draws:
+    """Run two chains, of which each third state is kept."""
+    return test_device_chains.run(post, kernel, device, **{"chains": 2, "thin": 3} | more)
 
 
 @two_threads_and_cuda
@@ -147,9 +138,7 @@ def run(post: pn.Posterior, device: str, **changes: Any) -> pn.Draws:
 def test_chains_are_the_cpus(kernel: Any, warmup: str, device: str) -> None:
     """float64 chains agree with the CPU's step by step: the same noise, and sums that differ by rounding alone."""
     post = many_rows("gaussian", "mix", "float64").post
-    cpu, found = (
-        run(post, name, kernel=kernel, warmup=WARMUPS[warmup], init=two_starts(post)) for name in ("cpu", device)
-    )
+    cpu, found = (run(post, kernel, name, warmup=WARMUPS[warmup], init=two_starts(post)) for name in ("cpu", device))
     assert cpu.settings["warmup_steps"] == found.settings["warmup_steps"]
     accepted = cpu.stats["acceptance_rate"]
     assert accepted.max() > 0 and (warmup != "none" or accepted.min() < 1)
@@ -164,7 +153,7 @@ def test_float32_chains_start_like_the_cpus(device: str) -> None:
     """float32 and the kept coordinates of a categorical model, as far as rounding lets chains agree."""
     post = many_rows("categorical", "full", "float32").post
     kernel = pn.PCNL(0.001)
-    cpu, found = (run(post, name, kernel=kernel, draws=4, thin=1) for name in ("cpu", device))
+    cpu, found = (run(post, kernel, name, draws=4, thin=1) for name in ("cpu", device))
     np.testing.assert_allclose(found.theta, cpu.theta, rtol=0, atol=1e-4)
 
 
@@ -172,9 +161,7 @@ def test_float32_chains_start_like_the_cpus(device: str) -> None:
 def test_threads_of_a_block_do_not_matter(threads: int) -> None:
     """Chains of blocks of one thread and of several differ by rounding alone."""
     post = many_rows("bernoulli", "full", "float64").post
-    one, several = (
-        run(post, f"emulated:{count}", kernel=pn.PCNL(0.0005), init=two_starts(post)) for count in (1, threads)
-    )
+    one, several = (run(post, pn.PCNL(0.0005), f"emulated:{count}", init=two_starts(post)) for count in (1, threads))
     np.testing.assert_allclose(several.theta, one.theta, rtol=0, atol=1e-11)
 
 
@@ -182,7 +169,7 @@ def test_threads_of_a_block_do_not_matter(threads: int) -> None:
 def test_runs_repeat(device: str) -> None:
     """Two equal runs give the same bits."""
     post = many_rows("gaussian", "full", "float32").post
-    first, second = (run(post, device, kernel=pn.MGrad(0.01)) for _ in range(2))
+    first, second = (run(post, pn.MGrad(0.01), device) for _ in range(2))
     assert np.array_equal(first.theta, second.theta)
 
 
@@ -203,7 +190,7 @@ def test_flat_likelihood_always_accepts(device: str) -> None:
         dtype="float64",
     )
     assert post.sampled.compiled.on_device(device).layout(False)["blocks_of_chain"] >= 4
-    draws = run(post, device, kernel=pn.PCNL(1.0), init="prior")
+    draws = run(post, pn.PCNL(1.0), device, init="prior")
     assert (draws.stats["acceptance_rate"] == 1).all()
     square = draws.theta**2 / post.prior_variance
     normaliser = -0.5 * np.log(2 * np.pi * post.prior_variance).sum()
@@ -282,6 +269,6 @@ def test_few_rows_of_many_features_are_shared() -> None:
 def test_wide_chains_are_the_cpus(kernel: Any, device: str) -> None:
     """A few steps from the trained values, in float32 on both sides."""
     post = wide_problem("full", (300, 20, 3), 1100, "bytes").post
-    cpu, found = (run(post, name, kernel=kernel, draws=4, thin=2) for name in ("cpu", device))
+    cpu, found = (run(post, kernel, name, draws=4, thin=2) for name in ("cpu", device))
     assert cpu.stats["acceptance_rate"].max() > 0
     np.testing.assert_allclose(found.theta, cpu.theta, rtol=0, atol=1e-5)

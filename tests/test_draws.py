@@ -120,12 +120,6 @@ def test_probabilities_are_softmax_and_sigmoid_of_the_function_draws() -> None:
         np.testing.assert_allclose(probability, expected, rtol=20 * 2.3e-16)
 
 
-def test_probabilities_of_a_gaussian_are_refused() -> None:
-    draws, problem = sampled()
-    with pytest.raises(TypeError, match="gaussian likelihood has no class probabilities; use Categorical or Bernoulli"):
-        draws.predict_proba(problem.X)
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -134,6 +128,11 @@ def test_probabilities_of_a_gaussian_are_refused() -> None:
         (lambda draws: draws.predict(np.zeros((0, 2))), ValueError, "X has no rows"),
         (lambda draws: draws.predict([[0.0, np.nan]]), ValueError, "X must be finite; column 1 has nan first at row 0"),
         (lambda draws: draws.predict([["a", "b"]]), TypeError, "X must hold real numbers"),
+        (
+            lambda draws: draws.predict_proba(np.zeros((3, 2))),
+            TypeError,
+            "gaussian .* has no class probabilities; use Cat",
+        ),
         (lambda draws: draws[:3], TypeError, r"indexed by two slices, draws\[chains, draws\]; got slice"),
         (lambda draws: draws[0, :2], TypeError, "indexed by two slices"),
         (lambda draws: draws[::2, :], TypeError, "by a slice of consecutive chains"),

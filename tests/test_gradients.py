@@ -143,9 +143,7 @@ def test_gradient_agrees_with_autograd(
     architecture: str, likelihood: str, activation: str, dtype: str, level: str
 ) -> None:
     rng = problems.rng_of("gradient", architecture, likelihood, activation, dtype, level)
-    sizes = problems.random_sizes(rng, int(rng.integers(2 if architecture in NEEDS_HIDDEN else 1, 6)))
-    if likelihood.startswith("categorical"):
-        sizes = (*sizes[:-1], max(2, sizes[-1]))
+    sizes = problems.widths_for(rng, architecture, likelihood)
     n = int(rng.choice([1, 2, 3, 5, 7, 9, 11, 13, 17, 29, 31, 33, 57, 67]))
     problem = problems.problem(
         rng, sizes, n, architecture_name=architecture, likelihood=likelihood, activation=activation, dtype=dtype

@@ -24,13 +24,6 @@ torch = pytest.importorskip("torch")
 EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
 
 
-def sine(n: int = 100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the paper's problem: x uniform on [-5, 5], y = sin(x) + standard normal noise."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-5, 5, (n, 1))
-    return X, np.sin(X[:, 0]) + rng.normal(size=n)
-
-
 def loss_of(net: Network, likelihood: Likelihood, X: np.ndarray, y: np.ndarray, l2: float) -> float:
     """Return the penalised loss in float64."""
     targets = likelihood.check_targets(y, len(X), net.layer_sizes[-1])
@@ -51,7 +44,7 @@ def short(X: np.ndarray, y: np.ndarray, *, hidden: int = 8, **arguments: Any) ->
 
 
 def test_all_rows_fit_the_sine_problem_without_a_warning() -> None:
-    X, y = sine()
+    X, y = problems.sine()
     with warnings.catch_warnings(action="error"):
         net = train([1, 50, 50, 1], X, y, likelihood=Gaussian(1.0), l2=1.0, validation_fraction=0, seed=0)
     history = net.history
@@ -105,7 +98,7 @@ def test_history_describes_the_returned_parameters(likelihood: Likelihood, m: in
 
 
 def test_float32_parameters_are_those_of_the_loss() -> None:
-    X, y = sine(40)
+    X, y = problems.sine(40)
     net = short(X, y, l2=0.5)
     assert net.history is not None
     # About 100 float32 operations enter the loss, each within half an ulp of a partial sum below it.
@@ -115,7 +108,7 @@ def test_float32_parameters_are_those_of_the_loss() -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_mini_batch_gradients_add_up_to_the_full_gradient(activation: str) -> None:
     # One SGD step without penalty: with one batch of all rows, and the mean of the steps of single batches of each row.
-    X, y = sine(6)
+    X, y = problems.sine(6)
     first = short(X, y, activation=activation, optimizer="sgd", learning_rate=1e-3, l2=0, max_epochs=1, dtype="float64")
     recorded: list[torch.Tensor] = []
 
@@ -178,7 +171,7 @@ def test_mini_batches_train_a_running_mean_of_the_parameters() -> None:
 
 @pytest.mark.parametrize("batch_size", [None, 16])
 def test_seed_fixes_the_result_and_leaves_torch_alone(batch_size: int | None) -> None:
-    X, y = sine(50)
+    X, y = problems.sine(50)
     torch.manual_seed(5)
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     first = short(X, y, seed=1, batch_size=batch_size)
@@ -192,7 +185,7 @@ def test_seed_fixes_the_result_and_leaves_torch_alone(batch_size: int | None) ->
 
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, torch.optim.Adagrad])
 def test_optimizers_lower_the_loss(optimizer: Any) -> None:
-    X, y = sine(40)
+    X, y = problems.sine(40)
     history = short(X, y, optimizer=optimizer, learning_rate=1e-3).history
     assert history is not None
     assert history.best_loss < history.loss[0]
@@ -276,7 +269,7 @@ def test_a_row_without_weight_takes_no_part_in_a_mini_batch(likelihood: Likeliho
 
 
 def test_adam_is_that_of_torch() -> None:
-    X, y = sine(40)
+    X, y = problems.sine(40)
     for size in (None, 16):
         ours, theirs = (
             short(X, y, optimizer=one, batch_size=size, dtype="float64") for one in ("adam", torch.optim.Adam)
@@ -288,7 +281,7 @@ def test_adam_is_that_of_torch() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_initial_parameters_are_those_of_torch(dtype: Literal["float32", "float64"]) -> None:
-    X, y = sine(5)
+    X, y = problems.sine(5)
     net = short(X, y, dtype=dtype, max_epochs=1, l2=0.0)
     generator = torch.Generator().manual_seed(net.history.settings["seed"])
     for weights, biases in zip(net.weights, net.biases, strict=True):
@@ -300,7 +293,7 @@ def test_initial_parameters_are_those_of_torch(dtype: Literal["float32", "float6
 
 
 def test_preset_of_the_paper_and_what_overrides_it() -> None:
-    X, y = sine(20)
+    X, y = problems.sine(20)
     history = short(X, y, preset="paper").history
     assert history is not None
     assert {key: history.settings[key] for key in PRESETS["paper"]} == {**PRESETS["paper"], "max_epochs": 20}
@@ -315,7 +308,7 @@ def test_preset_of_the_paper_and_what_overrides_it() -> None:
 
 
 def test_patience_counts_consecutive_epochs_without_improvement() -> None:
-    X, y = sine(30)
+    X, y = problems.sine(30)
     # A step that only makes things worse: the initial parameters stay best.
     worse = short(X, y, optimizer="sgd", learning_rate=0.05, l2=0, patience=7, max_epochs=500).history
     assert worse is not None
@@ -325,7 +318,7 @@ def test_patience_counts_consecutive_epochs_without_improvement() -> None:
 
 
 def test_poor_fit_warns_with_both_losses() -> None:
-    X, y = sine()
+    X, y = problems.sine()
     with pytest.warns(
         UserWarning, match=r"the fit is poor.*negative log-likelihood \d+.*no better than 158\.568.*raise"
     ):
@@ -335,7 +328,7 @@ def test_poor_fit_warns_with_both_losses() -> None:
 
 
 def test_divergence_keeps_the_best_and_warns() -> None:
-    X, y = sine()
+    X, y = problems.sine()
     with pytest.warns(UserWarning, match=r"loss became (inf|nan) in epoch \d+.*Lower learning_rate"):
         net = short(X, y, optimizer="sgd", learning_rate=100.0, max_epochs=200)
     assert net.history is not None
@@ -345,7 +338,7 @@ def test_divergence_keeps_the_best_and_warns() -> None:
 
 
 def test_loss_that_is_never_finite_raises() -> None:
-    X, y = sine()
+    X, y = problems.sine()
     with pytest.raises(ValueError, match=r"the loss is inf at the initial parameters\. Standardise X and y"):
         short(X, y * 1e30)
 
@@ -363,7 +356,7 @@ class InterruptedSGD(torch.optim.SGD):
 
 
 def test_ctrl_c_keeps_the_best() -> None:
-    X, y = sine()
+    X, y = problems.sine()
     InterruptedSGD.calls = 0
     with pytest.warns(UserWarning, match="interrupted after 4 epochs; the best parameters, of epoch 3"):
         net = short(X, y, optimizer=InterruptedSGD, learning_rate=1e-4)
@@ -375,7 +368,7 @@ def test_ctrl_c_keeps_the_best() -> None:
 
 
 def test_progress_bar_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    X, y = sine(20)
+    X, y = problems.sine(20)
     short(X, y, progress=None)  # captured standard error is no terminal
     assert capsys.readouterr().err == ""
     short(X, y, progress=True)
@@ -391,7 +384,7 @@ def test_progress_bar_only_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
     ],
 )
 def test_a_sampled_variance_is_1_in_the_training(sampled: Likelihood, fixed: Likelihood) -> None:
-    X, y = sine(40)
+    X, y = problems.sine(40)
     arguments: dict[str, Any] = {"max_epochs": 30, "validation_fraction": 0.5}
     nets = [short(X, y, likelihood=likelihood, **arguments) for likelihood in (sampled, fixed)]
     for one, other in zip(nets[0].weights, nets[1].weights, strict=True):

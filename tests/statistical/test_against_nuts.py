@@ -12,6 +12,7 @@ import pytest
 from monte_carlo import Estimate, batch_means, bound, largest_z
 
 import patrac_native as pn
+import problems
 import reference
 
 Array = npt.NDArray[Any]
@@ -42,9 +43,7 @@ KERNELS: dict[str, tuple[Callable[[], pn.Kernel], int]] = {
 @cache
 def data() -> tuple[pn.Network, Array, Array]:
     """A trained network and the data it was trained on."""
-    rng = np.random.default_rng(3)
-    X = rng.uniform(-5, 5, (N_ROWS, 1))
-    y = np.sin(X[:, 0]) + np.sqrt(VARIANCE) * rng.standard_normal(N_ROWS)
+    X, y = problems.sine(N_ROWS, 3, np.sqrt(VARIANCE))
     net = pn.train(
         SIZES, X, y, likelihood=pn.Gaussian(VARIANCE), l2=0.5, validation_fraction=0, max_epochs=500, progress=False
     )

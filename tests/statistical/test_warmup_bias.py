@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from monte_carlo import Estimate, batch_means, bound, largest_z
 
 import patrac_native as pn
+import problems
 
 CHAINS, DRAWS, THIN, BATCHES = 8, 5_000, 50, 10
 GRID = np.linspace(-4.5, 4.5, 7)[:, None]
@@ -18,25 +18,17 @@ PRIOR = pn.TraceClassPrior(1.5, 1.0, 0.5)
 
 
 @pytest.fixture(scope="module")
-def data() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The paper's sine problem: 100 rows, noise variance 1."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-5, 5, (100, 1))
-    return X, np.sin(X[:, 0]) + rng.standard_normal(100)
-
-
-@pytest.fixture(scope="module")
-def net(data: tuple[npt.NDArray[Any], npt.NDArray[Any]]) -> pn.Network:
+def net() -> pn.Network:
     """A trained 1-6-6-1."""
-    X, y = data
+    X, y = problems.sine()
     return pn.train(
         [1, 6, 6, 1], X, y, likelihood=pn.Gaussian(1.0), l2=0.5, validation_fraction=0, max_epochs=500, progress=False
     )
 
 
-def posterior(net: pn.Network, data: Any, architecture: pn.Architecture, variance: float = 1.0) -> pn.Posterior:
+def posterior(net: pn.Network, architecture: pn.Architecture, variance: float = 1.0) -> pn.Posterior:
     """float32 posterior on the sine problem."""
-    return pn.Posterior(net, architecture, PRIOR, pn.Gaussian(variance), *data)
+    return pn.Posterior(net, architecture, PRIOR, pn.Gaussian(variance), *problems.sine())
 
 
 def run(post: pn.Posterior, kernel: pn.Kernel, **arguments: Any) -> pn.Draws:
@@ -55,8 +47,8 @@ def moments(draws: pn.Draws) -> Estimate:
 
 
 @pytest.mark.slow
-def test_adaptation_and_accept_all_leave_no_bias(net: pn.Network, data: Any) -> None:
-    post = posterior(net, data, pn.Sep(2))
+def test_adaptation_and_accept_all_leave_no_bias(net: pn.Network) -> None:
+    post = posterior(net, pn.Sep(2))
     # Nothing adapts here. Fixed-step pCN finds its way from prior draws; fixed-step pCNL can stay where it starts:
     # far out its drift overshoots and all is rejected. So it goes on from where pCN ended.
     fixed = run(post, pn.PCN(0.2), warmup=50_000, init="prior", seed=51)
@@ -69,13 +61,13 @@ def test_adaptation_and_accept_all_leave_no_bias(net: pn.Network, data: Any) -> 
     for draws in (onward, *adapted):
         assert largest_z(moments(draws), reference) < limit
     # The comparison can fail: it tells a noise variance of 1 from one of 1.2.
-    wrong = run(posterior(net, data, pn.Sep(2), 1.2), pn.PCNL(), seed=42)
+    wrong = run(posterior(net, pn.Sep(2), 1.2), pn.PCNL(), seed=42)
     assert largest_z(moments(wrong), reference) > limit
 
 
 @pytest.mark.slow
-def test_accept_all_takes_every_move(net: pn.Network, data: Any) -> None:
-    post = posterior(net, data, pn.Sep(2))
+def test_accept_all_takes_every_move(net: pn.Network) -> None:
+    post = posterior(net, pn.Sep(2))
     draws = run(post, pn.PCNL(), warmup=pn.paper_warmup().scaled(0.05), draws=200, seed=54)
     assert (draws.stats["warmup_acceptance_rate"][:, 1] == 1.0).all()
     # The step size is fixed while every move is accepted: there is no rate to adapt to.
