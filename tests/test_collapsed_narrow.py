@@ -14,7 +14,15 @@ import reference
 from chains import assert_log_likelihoods, run
 from problems import Problem
 from replay import accepts, proposal_normals, proposed
-from test_collapsed import UNIT32, arguments, exact_value, hidden, perturbed, relative_rounding, value_tolerance
+from test_collapsed import (
+    UNIT32,
+    arguments,
+    check_float32,
+    exact_value,
+    hidden,
+    relative_rounding,
+    value_tolerance,
+)
 
 FloatArray = npt.NDArray[np.float64]
 WIDEST = 5  # widest_narrow of csrc/cpu/tiles/narrow_pass.hpp
@@ -109,21 +117,9 @@ def test_the_general_passes_give_the_same(n_hidden: int, level: str) -> None:
 @pytest.mark.parametrize("n_hidden", [1, 2])
 def test_float32_errs_no_more_than_its_roundings_allow(n_hidden: int, level: str) -> None:
     """The tolerance of test_collapsed.py: pre-activations have at most 5 sources here too, in at most 3 layers."""
-    roundings = 2 * 3 * 17
     for width in range(1, WIDEST + 1):
         for n in (15, 700, 3300):
-            problem = narrow(width, n_hidden, n, dtype="float32", d=2)
-            value, gradient = problem.post.density("collapsed").value_and_grad(hidden(problem))
-            wide = narrow(width, n_hidden, n, d=2)
-            rounded = wide.again(X=problem.X, y=problem.y)
-            expected, slope = rounded.density("collapsed").value_and_grad(hidden(problem))
-            rng = problems.rng_of("narrow perturbed", width, n_hidden, n)
-            near = [perturbed(problem, rng) for _ in range(6)]
-            value_error = max(abs(other - expected) for other, _ in near)
-            slope_error = max(np.abs(other - slope).max() for _, other in near)
-            assert abs(value - expected) <= roundings * value_error
-            assert np.abs(gradient - slope).max() <= roundings * slope_error
-            assert roundings * value_error < 1e-3 * abs(expected)
+            check_float32(narrow(width, n_hidden, n, dtype="float32", d=2))
 
 
 @pytest.mark.parametrize("width", [2, 5])

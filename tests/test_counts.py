@@ -67,12 +67,6 @@ def test_bad_counts_are_refused(likelihood: pn.Likelihood, y: Any, message: str)
             refused()
 
 
-def test_a_dispersion_for_another_number_of_outputs_is_refused() -> None:
-    net = problems.random_network(problems.rng_of("counts"), (2, 3, 1))
-    with pytest.raises(ValueError, match="dispersion has 2 entries, but the network has 1 outputs"):
-        pn.Posterior(net, pn.Full(), problems.PRIOR, pn.NegativeBinomial([1.0, 2.0]), np.ones((4, 2)), np.ones(4))
-
-
 @pytest.fixture(scope="module")
 def small() -> pn.Draws:
     """Draws of two outputs of counts."""

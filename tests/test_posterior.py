@@ -222,6 +222,11 @@ BAD_ARGUMENTS: dict[type[Exception], list[tuple[str, dict[str, Any]]]] = {
             "variance has 2 entries, but the network has 1 outputs; give one number or 1",
             {"likelihood": pn.Gaussian([1.0, 2.0])},
         ),
+        ("scale has 2 entries, but the network has 1 outputs", {"likelihood": pn.StudentT(3.0, [1.0, 2.0])}),
+        (
+            "dispersion has 2 entries, but the network has 1 outputs",
+            {"likelihood": pn.NegativeBinomial([1.0, 2.0]), "y": np.ones(6)},
+        ),
         (r"sample_weight must have shape \(6,\)", {"sample_weight": [1.0]}),
         ("k of Mix is 4, but hidden layer 2 has 3 nodes; choose k <= 3 there", {"architecture": pn.Mix(4)}),
         ("k of Sep is 5, but hidden layer 1 has 4 nodes", {"architecture": pn.Sep([5, 1])}),

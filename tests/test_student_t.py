@@ -9,7 +9,6 @@ import pytest
 from scipy import optimize, stats
 
 import patrac_native as pn
-import problems
 from patrac_native.likelihoods import PredictiveMixture
 
 
@@ -29,12 +28,6 @@ from patrac_native.likelihoods import PredictiveMixture
 def test_bad_arguments_are_refused(arguments: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         pn.StudentT(*arguments)
-
-
-def test_a_scale_for_another_number_of_outputs_is_refused() -> None:
-    net = problems.random_network(problems.rng_of("t"), (2, 3, 1))
-    with pytest.raises(ValueError, match="scale has 2 entries, but the network has 1 outputs"):
-        pn.Posterior(net, pn.Full(), problems.PRIOR, pn.StudentT(3.0, [1.0, 2.0]), np.ones((4, 2)), np.ones(4))
 
 
 @pytest.mark.parametrize(("df", "scale"), [(1.0, 0.3), (2.0, 1.0), (2.5, 1.0), (4.0, 2.0), (16.0, 1.0), (30.0, 2.0)])
