@@ -80,9 +80,15 @@ def predictions(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"id": str, "label": str}, keep_default_na=False)
 
 
-def predict(fit: Path, frame: pd.DataFrame, folder: Path, *options: str) -> int:
+def fit(frame: pd.DataFrame, folder: Path, *options: str) -> int:
+    """Write a table and fit it; the run is the folder's "run"."""
+    frame.to_csv(folder / "t.csv", index=False)
+    return main(["fit", str(folder / "t.csv"), *options, "--out", str(folder / "run")])
+
+
+def predict(run: Path, frame: pd.DataFrame, folder: Path, *options: str) -> int:
     frame.to_csv(folder / "new.csv", index=False)
-    return main(["predict", str(fit), str(folder / "new.csv"), "--out", str(folder / "p.csv"), *options])
+    return main(["predict", str(run), str(folder / "new.csv"), "--out", str(folder / "p.csv"), *options])
 
 
 # Fits
@@ -175,10 +181,9 @@ def test_a_fit_of_all_rows_is_scored_by_leaving_rows_out(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = table()[["width", "kind", target]]
-    frame.to_csv(tmp_path / "t.csv", index=False)
     task = [] if target == "weight" else ["--task", "classification"]
     arguments = ["--target", target, *task, *QUICK, "--architecture", "out", "--test-fraction", "0"]
-    assert main(["fit", str(tmp_path / "t.csv"), *arguments, "--out", str(tmp_path / "run")]) == 0
+    assert fit(frame, tmp_path, *arguments) == 0
     printed = capsys.readouterr().out
     # Fixed parameters were trained on the rows: no headline.
     assert (
@@ -199,9 +204,8 @@ def test_counts_with_an_exposure(tmp_path: Path, capsys: pytest.CaptureFixture[s
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=90), "years": rng.uniform(1, 9, 90)})
     frame["n"] = rng.poisson(frame["years"] * np.exp(frame["x"] / 2))
-    frame.to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "n", *QUICK, "--likelihood", "poisson", "--exposure", "years", "--architecture", "mix"]
-    assert main(["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
+    assert fit(frame, tmp_path, *options) == 0
     assert read_json(tmp_path / "run" / "summary.json")["inputs"] == ["x"]
     assert predict(tmp_path / "run", frame, tmp_path, "--scores", str(tmp_path / "s.json")) == 0
     found = predictions(tmp_path / "p.csv")
@@ -219,9 +223,8 @@ def test_censored_targets_have_their_bounds_in_two_columns(tmp_path: Path) -> No
     frame.loc[::4, "up"] = None
     frame.loc[2::9, "low"] = None
     frame = frame.dropna(subset=["low", "up"], how="all")
-    frame.to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "low", "--upper", "up", "--likelihood", "censored", *QUICK, "--architecture", "out"]
-    assert main(["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
+    assert fit(frame, tmp_path, *options) == 0
     assert read_json(tmp_path / "run" / "summary.json")["inputs"] == ["x"]
     assert predict(tmp_path / "run", frame, tmp_path, "--scores", str(tmp_path / "s.json")) == 0
     bounds = np.column_stack([frame["low"].fillna(-np.inf), frame["up"].fillna(np.inf)])
@@ -235,9 +238,8 @@ def test_times_whose_event_was_seen_or_not(tmp_path: Path, capsys: pytest.Captur
     time, end = np.exp(frame["x"] + 0.3 * rng.normal(size=120)), rng.uniform(0.5, 4, 120)
     frame["days"], frame["event"] = np.minimum(time, end), (time < end).astype(object)
     frame.loc[7, "event"] = None  # neither seen nor not
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    options = ["--target", "days", "--event", "event", *QUICK, "--architecture", "out", "--out", str(tmp_path / "run")]
-    assert main(["fit", str(tmp_path / "t.csv"), *options]) == 0
+    options = ["--target", "days", "--event", "event", *QUICK, "--architecture", "out"]
+    assert fit(frame, tmp_path, *options) == 0
     said = capsys.readouterr().out
     assert "a row without a target is left out (line 9)" in said and "(D-calibration)" in said
     assert "log y: standardised" in said and " are censored" in said
@@ -253,9 +255,8 @@ def test_times_whose_event_was_seen_or_not(tmp_path: Path, capsys: pytest.Captur
     assert read_json(tmp_path / "s.json")["nlpd"] == pytest.approx(scores["nlpd"], rel=1e-12)
     assert scores["censored"] == (~seen).sum() and scores["rmse"] is None and scores["concordance"] > 0.8
     lines = pd.read_csv(tmp_path / "t.csv").assign(event=2)
-    lines.to_csv(tmp_path / "u.csv", index=False)
     capsys.readouterr()
-    assert main(["fit", str(tmp_path / "u.csv"), *options, "--overwrite"]) == 2
+    assert fit(lines, tmp_path, *options, "--overwrite") == 2
     assert "event must be 1 or True where y is the time of an event" in (said := capsys.readouterr().err)
     assert "got 2 at lines 2, " in said
 
@@ -303,11 +304,9 @@ def test_errors_are_one_line_and_code_2(
 ) -> None:
     frame = table().assign(id=[f"x{row % 40}" for row in range(120)], gap=np.nan)
     frame["part"] = frame["id"].where(np.arange(120) != 2)
-    frame.to_csv(tmp_path / "t.csv", index=False)
     gap = [] if "gap" in extra else ["gap"]
     drop = [] if "--drop" in extra or "--target" not in extra else ["--drop", "day", *gap]
-    arguments = ["--max-iter", "5", "--l2", "1", *drop, *extra, "--out", str(tmp_path / "run")]
-    assert main(["fit", str(tmp_path / "t.csv"), *arguments]) == 2
+    assert fit(frame, tmp_path, "--max-iter", "5", "--l2", "1", *drop, *extra) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("patrac fit: warning: ")]
     assert len(lines) == 1 and lines[0].startswith("patrac fit: error: ") and message in lines[0]
     assert not (tmp_path / "run").exists()
@@ -331,10 +330,8 @@ def test_all_problems_of_a_table_are_listed_with_their_lines(
     frame = table()
     frame.loc[4, "day"] = "yesterday"
     frame["id"] = "x" + frame["id"]
-    frame.to_csv(tmp_path / "t.csv", index=False)
     options = ["--dates", "day", "--keep", "id", "--categorical", "kind", "--test-fraction", "0"]
-    arguments = ["--target", "weight", *KNOWN, *options, "--out", str(tmp_path / "run")]
-    assert main(["fit", str(tmp_path / "t.csv"), *arguments]) == 2
+    assert fit(frame, tmp_path, "--target", "weight", *KNOWN, *options) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("patrac fit: error: column 'id' holds text of 120 different values, such as '")
     assert lines[1].startswith("  dates names 'day', which has 'yesterday' at line 6, no date") and len(lines) == 2
@@ -480,9 +477,7 @@ def test_codes_alone_in_their_file_stay_categories(tmp_path: Path) -> None:
     frame = pd.DataFrame({"code": rng.choice(["1E1", "10", "A1", "007", "7", "1.10"], 90), "flag": "x", "y": 0.0})
     frame["flag"] = rng.choice(["TRUE", "FALSE", "maybe"], 90)
     frame["y"] = (frame["code"] == "1E1") + 2.0 * (frame["flag"] == "TRUE") + 0.1 * rng.normal(size=90)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    options = ["--target", "y", *QUICK, "--noise-variance", "0.01", "--out", str(tmp_path / "run")]
-    assert main(["fit", str(tmp_path / "t.csv"), *options]) == 0
+    assert fit(frame, tmp_path, "--target", "y", *QUICK, "--noise-variance", "0.01") == 0
     distinct = frame.drop_duplicates(["code", "flag"]).drop(columns="y")
     assert predict(tmp_path / "run", distinct, tmp_path) == 0
     together = (tmp_path / "p.csv").read_text().splitlines()[1:]
@@ -508,9 +503,8 @@ def test_rows_outside_the_training_rows_are_marked(
 def test_imputed_values_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = table()[["width", "kind", "weight"]]
     frame.loc[[3, 9], "width"] = None
-    frame.to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "weight", *KNOWN, "--impute", "median", "--missing-indicator", "--test-fraction", "0"]
-    assert main(["fit", str(tmp_path / "t.csv"), *options, "--out", str(tmp_path / "run")]) == 0
+    assert fit(frame, tmp_path, *options) == 0
     assert "column 'width': 2 missing values imputed by " in capsys.readouterr().out
     assert "width is missing" in read_json(tmp_path / "run" / "summary.json")["inputs"]
     assert predict(tmp_path / "run", frame, tmp_path) == 0
@@ -838,9 +832,7 @@ def test_no_cell_of_the_predictions_is_a_formula(tmp_path: Path) -> None:
     frame["grade"] = np.where(frame["width"] > 0, "=HYPERLINK(1)", "@a")
     frame["kind"] = np.where(frame["kind"] == "a", "=a", "+b")
     frame = frame.rename(columns={"id": "=id", "kind": "=kind"})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    run = ["fit", str(tmp_path / "t.csv"), "--target", "grade", "--ids", "=id", *QUICK, "--out", str(tmp_path / "run")]
-    assert main(run) == 0
+    assert fit(frame, tmp_path, "--target", "grade", "--ids", "=id", *QUICK) == 0
     assert predict(tmp_path / "run", frame.assign(**{"=kind": "=new"}), tmp_path) == 0
     with open(tmp_path / "p.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
