@@ -28,6 +28,7 @@ from patrac_native.cli.predict import _shown
 from patrac_native.cli.table import Layout, TableFile
 from patrac_native.fit.preprocessor import Preprocessor
 from patrac_native.report import Finding, Judgement
+from scripts import output_of
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
@@ -954,8 +955,7 @@ def test_help_and_info_load_nothing_heavy() -> None:
         "heavy = [m for m in ('torch', 'pandas', 'sklearn', 'matplotlib', 'scipy', 'jinja2') if m in sys.modules]; "
         "main(['fit', '--help']); print('heavy:', heavy, 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.splitlines()[-1] == "heavy: [] False"
+    assert output_of(code).splitlines()[-1] == "heavy: [] False"
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import patrac_native as pn
 from patrac_native.files import folder as folders
 from patrac_native.files.folder import commit, staging
 from patrac_native.files.output import replacing
+from scripts import process
 
 NAMES = ("report.html", "summary.json", "estimator.npz", "table.json")
 
@@ -64,8 +64,7 @@ def write(folder: Path, content: str, names: tuple[str, ...] = NAMES) -> None:
 
 
 def replace_in(place: Path, kill: int, how: str) -> int:
-    command = [sys.executable, "-c", REPLACE, str(Path(pn.__file__).parent), str(kill), how, *NAMES]
-    return subprocess.run(command, cwd=place, timeout=120, check=False).returncode
+    return process("-c", REPLACE, str(Path(pn.__file__).parent), str(kill), how, *NAMES, cwd=place).returncode
 
 
 def contents(folder: Path) -> list[str]:

@@ -23,6 +23,7 @@ import patrac_native as pn
 import problems
 from chains import assert_same_runs
 from patrac_native.sampling import stretches
+from scripts import process
 
 MANY = 10**8  # draws that no run of a test makes
 X = problems.rng_of("handle").normal(size=(25, 2))
@@ -272,17 +273,16 @@ SCRIPT = """
 """
 
 
-def process(tail: str) -> subprocess.CompletedProcess[str]:
+def ended(tail: str) -> subprocess.CompletedProcess[str]:
     """Run a script to its end."""
-    script = textwrap.dedent(SCRIPT) + textwrap.dedent(tail)
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
+    return process("-c", textwrap.dedent(SCRIPT) + textwrap.dedent(tail))
 
 
 @pytest.mark.slow
 def test_the_end_of_the_interpreter_ends_an_abandoned_run(tmp_path: Path) -> None:
     """Running, paused, stored: nothing on standard error, the exit code of the program, and a store to resume."""
     store = tmp_path / "run.zarr"
-    done = process(
+    done = ended(
         f"""
         runs = [pn.start(post, draws=10**5, **settings) for _ in range(3)]
         runs[1].pause()
@@ -310,7 +310,7 @@ def test_sigterm_leaves_a_store_to_resume(call: str, tmp_path: Path) -> None:
     """The signal of schedulers ends the process at once, as it ends any program of Python."""
     pytest.importorskip("zarr")
     store = tmp_path / "run.zarr"
-    done = process(
+    done = ended(
         f"""
         import signal
         def end():
@@ -386,7 +386,7 @@ def test_a_kill_costs_no_more_draws_than_the_run_had_said(tmp_path: Path) -> Non
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_has_no_run() -> None:
     """A child samples for itself, is told whose the run is, and ends; the run of its parent goes on."""
-    done = process(
+    done = ended(
         """
         import warnings
         warnings.simplefilter("ignore")  # Python's of threads that a child does not have
@@ -417,7 +417,7 @@ def test_a_fork_has_no_run() -> None:
 
 def test_runs_leave_no_thread_and_no_memory() -> None:
     """Of 200 short runs, every other of which fails; `RUNS=1000` in the environment asks for more."""
-    done = process(
+    done = ended(
         f"""
         import gc, resource
         def rss():

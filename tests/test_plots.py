@@ -1,7 +1,5 @@
 """Tests of the plots: each returns the given `ax`, draws what it documents, and rejects invalid data."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +19,7 @@ from patrac_native import plots
 from patrac_native.plots import _canvas as canvas
 from patrac_native.plots.calibration import _reflected_density
 from patrac_native.plots.chains import _envelope
+from scripts import output_of
 
 matplotlib.use("Agg")
 
@@ -126,7 +125,7 @@ from matplotlib.figure import Figure
 plots.trace([[1.0, 2.0, 3.0]], ax=Figure().subplots())
 assert "matplotlib.pyplot" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    output_of(code)
 
 
 def test_posterior_bands_draws_what_figure_2_has(ax: Axes) -> None:

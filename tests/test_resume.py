@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import warnings
@@ -21,6 +20,7 @@ import patrac_native as pn
 import problems
 from chains import assert_same_runs
 from patrac_native.draws import distribution, run_folder
+from scripts import process
 
 xarray = pytest.importorskip("xarray")
 zarr = pytest.importorskip("zarr")
@@ -589,7 +589,7 @@ def test_kills_at_random_moments_cost_no_confirmed_draw_and_no_bit(tmp_path: Pat
     names = ["persistent", "collapsed", "scales and variance", "rows", "tails", "last layer, sampled"]
     kills = int(os.environ.get("KILLS", "30")) // len(names)
     arguments = [str(Path(__file__).parent), str(tmp_path), json.dumps(names), str(kills), os.environ.get("SEED", "1")]
-    done = subprocess.run([sys.executable, "-c", KILLS, *arguments], capture_output=True, text=True, timeout=600)
+    done = process("-c", KILLS, *arguments, timeout=600)
     assert done.returncode == 0, done.stderr
     log = json.loads(done.stdout.splitlines()[-1])
     for entry in log:

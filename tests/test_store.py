@@ -9,8 +9,6 @@ import os
 import pickle
 import signal
 import stat
-import subprocess
-import sys
 import threading
 import tracemalloc
 import zipfile
@@ -28,6 +26,7 @@ from chains import assert_same_draws
 from patrac_native.files import archive as store
 from patrac_native.network.network import TrainingHistory
 from problems import ARCHITECTURES, LIKELIHOODS
+from scripts import process
 
 
 def sampled(architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float32") -> pn.Draws:
@@ -436,8 +435,7 @@ def test_what_a_killed_save_left_is_cleaned_by_the_next(tmp_path: Path) -> None:
         "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "pn.Network([[[5.0]]], [[0.0]]).save('net', overwrite=True)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=120, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert process("-c", code, cwd=tmp_path).returncode == -signal.SIGKILL
     assert sorted(one.name for one in tmp_path.iterdir()) == ["net", "net.partial"]
     assert pn.Network.load(tmp_path / "net").weights[0] == 4.0
     net.save(tmp_path / "net", overwrite=True)
