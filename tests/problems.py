@@ -248,9 +248,9 @@ def problem(
     rng: np.random.Generator,
     sizes: Sequence[int],
     n: int,
-    *,
     architecture_name: str = "full",
     likelihood: str = "gaussian",
+    *,
     activation: str = "tanh",
     dtype: str = "float64",
 ) -> Problem:

@@ -32,7 +32,7 @@ def drawn(
 ) -> tuple[problems.Problem, pn.Draws]:
     """Return a random problem and a few draws."""
     rng = problems.rng_of("arviz", architecture, likelihood, dtype, sizes)
-    problem = problems.problem(rng, sizes, 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype)
+    problem = problems.problem(rng, sizes, 14, architecture, likelihood, dtype=dtype)
     return problem, pn.sample(problem.post, pn.PCN(0.1), **RUN)
 
 
@@ -180,8 +180,7 @@ def test_groups_of_each_likelihood(likelihood: str, n_targets: int) -> None:
     ids=str,
 )
 def test_sampled_variances_and_scales_are_parameters(likelihood: pn.Likelihood, tmp_path: Path) -> None:
-    rng = problems.rng_of("arviz, sampled")
-    net, X, y = problems.regression(rng, (2, 5, 2), 20)
+    net, X, y = problems.regression(problems.rng_of("arviz, sampled"), (2, 5, 2), 20)
     post = pn.Posterior(net, pn.Mix(2), pn.GaussianPrior(scales="sampled"), likelihood, X, y)
     draws = pn.sample(post, pn.PCNL(0.1), **RUN)
     tree = draws.to_datatree(X, y, prior_draws=40, seed=5)

@@ -34,7 +34,7 @@ Evaluated = tuple[Array, Array]
 
 
 def problem(dtype: str = "float64") -> pn.Posterior:
-    return problems.problem(problems.rng_of("c"), (3, 6, 5, 2), 30, architecture_name="mix", dtype=dtype).post
+    return problems.problem(problems.rng_of("c"), (3, 6, 5, 2), 30, "mix", dtype=dtype).post
 
 
 def pointer(array: Array) -> Any:
@@ -135,9 +135,7 @@ def test_values_and_gradients_are_those_of_the_posterior(
     architecture: str, likelihood: str, dtype: str, caller: str
 ) -> None:
     rng = problems.rng_of("c", architecture, likelihood)
-    post = problems.problem(
-        rng, (3, 6, 5, 2), 30, architecture_name=architecture, likelihood=likelihood, dtype=dtype
-    ).post
+    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture, likelihood, dtype=dtype).post
     points = post.theta_map + 0.3 * rng.normal(size=(3, post.dim))
     wanted, slopes = post.log_likelihood_and_grad(points.astype(dtype))
     for threads in (1, 2) if "batched" in caller else (1,):
@@ -149,7 +147,7 @@ def test_values_and_gradients_are_those_of_the_posterior(
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic_gaussian"])
 def test_other_densities(likelihood: str) -> None:
     rng = problems.rng_of("c, other densities", likelihood)
-    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name="mix", likelihood=likelihood).post
+    post = problems.problem(rng, (3, 6, 5, 2), 30, "mix", likelihood).post
     native = post.density("collapsed_posterior", "whitened")
     point = problems.rng_of("point").normal(size=native.dim)
     status, value, gradient = call(post.c_api("collapsed_posterior", "whitened"), point)

@@ -42,8 +42,7 @@ def case(
 ) -> Problem:
     """A random problem with Bayesian parameters beside those that are integrated out."""
     rng = problems.rng_of("collapsed", architecture, likelihood, sizes, n)
-    settings: dict[str, Any] = {"architecture_name": architecture, "likelihood": likelihood, "activation": activation}
-    found = problems.problem(rng, sizes, n, dtype=dtype, **settings)
+    found = problems.problem(rng, sizes, n, architecture, likelihood, activation=activation, dtype=dtype)
     assert 0 < len(hidden(found)) < found.post.dim
     return found
 
@@ -434,8 +433,7 @@ def test_a_proposal_of_nothing_is_accepted_and_the_start_is_kept() -> None:
 
 
 def test_without_hidden_bayesian_parameters_exact_is_named() -> None:
-    rng = problems.rng_of("nothing hidden")
-    post = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name="out").post
+    post = problems.problem(problems.rng_of("nothing hidden"), (2, 5, 4, 3), 15, "out").post
     for kernel in (pn.PCNL(0.1, collapse=True), pn.MGrad(0.1, collapse=True)):
         with pytest.raises(ValueError, match=r"Exact\(\)"):
             run(post, kernel)
@@ -446,7 +444,7 @@ def test_without_hidden_bayesian_parameters_exact_is_named() -> None:
 @pytest.mark.parametrize("likelihood", ["categorical", "bernoulli"])
 def test_only_gaussian_likelihoods_collapse(likelihood: str) -> None:
     rng = problems.rng_of("not gaussian", likelihood)
-    post = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name="mix", likelihood=likelihood).post
+    post = problems.problem(rng, (2, 5, 4, 3), 15, "mix", likelihood).post
     with pytest.raises(ValueError, match="Gaussian"):
         run(post, pn.MGrad(0.1, collapse=True))
     with pytest.raises(ValueError, match="Gaussian"):

@@ -27,9 +27,7 @@ FACTORED = ("full", "mix", "mix_by_layer")
 def problem_of(architecture: str = "full", likelihood: str = "gaussian", rows: int = 15, **more: Any) -> Problem:
     """A network 3-5-4-3 in float64."""
     rng = problems.rng_of("curvature metric", architecture, likelihood, rows)
-    return problems.problem(
-        rng, (3, 5, 4, 3), rows, architecture_name=architecture, likelihood=likelihood, dtype="float64", **more
-    )
+    return problems.problem(rng, (3, 5, 4, 3), rows, architecture, likelihood, **more)
 
 
 def posterior(architecture: Any = None, prior: Any = None, likelihood: Any = None) -> pn.Posterior:
@@ -107,8 +105,7 @@ def test_the_information_of_a_single_row_is_exact(architecture: str, likelihood:
 
 def test_rows_and_their_weights_add_up() -> None:
     """A row of weight 2 counts as two rows; rows that are left out of the sum are made up for."""
-    rng = np.random.default_rng(2)
-    net, X, y = problems.regression(rng, (2, 4, 1), 6)
+    net, X, y = problems.regression(np.random.default_rng(2), (2, 4, 1), 6)
     kernel = pn.MGrad(metric="curvature")
 
     def factor(X: Any, y: Any, **more: Any) -> FloatArray:
@@ -151,8 +148,7 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any) ->
 @pytest.mark.parametrize("hidden", [(9, 7), (40,), (1, 3)])
 def test_draws_are_in_the_posteriors_own_coordinates(hidden: tuple[int, ...], dtype: str, collapse: bool) -> None:
     """A chain that does not move keeps its start; the recorded log-likelihood is that of the recorded theta."""
-    rng = np.random.default_rng(4)
-    net, X, y = problems.regression(rng, (5, *hidden, 2), 40)
+    net, X, y = problems.regression(np.random.default_rng(4), (5, *hidden, 2), 40)
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(0.5), X, y, dtype=dtype)
     start = np.asarray(post.theta_map)[None] + 0.3
     still = pn.MGrad(1e-30, metric="curvature", collapse=collapse)

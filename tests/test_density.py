@@ -57,7 +57,7 @@ def assert_gradient(density: Density, point: npt.NDArray[np.float64]) -> None:
 @pytest.mark.parametrize("architecture", problems.ARCHITECTURES)
 def test_densities_are_those_of_the_posterior(architecture: str, likelihood: str, dtype: str) -> None:
     rng = problems.rng_of("density", architecture, likelihood)
-    made = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name=architecture, likelihood=likelihood, dtype=dtype)
+    made = problems.problem(rng, (3, 6, 5, 2), 30, architecture, likelihood, dtype=dtype)
     post = made.post
     points = (post.theta_map + 0.3 * rng.normal(size=(5, post.dim))).astype(post.network.dtype)
     value, gradient = post.log_likelihood_and_grad(points)
@@ -81,7 +81,7 @@ def test_densities_are_those_of_the_posterior(architecture: str, likelihood: str
 @pytest.mark.parametrize("kind", ["likelihood", "posterior"])
 def test_whitened_coordinates(kind: Any) -> None:
     """theta = sqrt(C) z: the same l, the prior N(0, I), and the chain rule."""
-    post = problems.problem(problems.rng_of("whitened"), (3, 6, 5, 2), 30, architecture_name="mix").post
+    post = problems.problem(problems.rng_of("whitened"), (3, 6, 5, 2), 30, "mix").post
     density = post.density(kind, "whitened")
     z = problems.rng_of("z").normal(size=post.dim)
     theta = np.sqrt(post.prior_variance) * z
@@ -99,7 +99,7 @@ def test_whitened_coordinates(kind: Any) -> None:
 @pytest.mark.parametrize("coordinates", ["theta", "whitened"])
 def test_collapsed_densities(coordinates: Any, likelihood: str) -> None:
     rng = problems.rng_of("collapsed", likelihood)
-    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name="mix", likelihood=likelihood).post
+    post = problems.problem(rng, (3, 6, 5, 2), 30, "mix", likelihood).post
     density, whole = post.density("collapsed", coordinates), post.density("collapsed_posterior", coordinates)
     deviation = np.sqrt(post.prior_variance[density.entries])
     point = rng.normal(size=len(deviation))
@@ -147,7 +147,7 @@ def law_of_output_weights(post: pn.Posterior, hidden: npt.NDArray[Any], **varian
 def test_completed_points_have_the_law_of_the_output_weights(name: str, coordinates: Any) -> None:
     """It is linear in the normals: at zeros the mean, at unit vectors a root of the covariance."""
     if name == "fixed":
-        post = problems.problem(problems.rng_of("complete"), (3, 6, 5, 2), 30, architecture_name="mix").post
+        post = problems.problem(problems.rng_of("complete"), (3, 6, 5, 2), 30, "mix").post
         fixed: dict[str, Any] = {}
     else:
         post = sampled_problem(name)
@@ -235,7 +235,7 @@ def test_points_without_a_density() -> None:
 @pytest.mark.parametrize("kind", ["posterior", "collapsed_posterior"])
 def test_calls_from_several_threads(kind: Any) -> None:
     """One density evaluated by eight threads at the same time gives the values of one thread."""
-    post = problems.problem(problems.rng_of("threads"), (3, 9, 8, 2), 200, architecture_name="mix").post
+    post = problems.problem(problems.rng_of("threads"), (3, 9, 8, 2), 200, "mix").post
     density = post.density(kind, "whitened")
     points = problems.rng_of("points").normal(size=(64, density.dim))
     wanted = [density.value_and_grad(point) for point in points]
@@ -279,8 +279,7 @@ def test_messages(name: str, arguments: dict[str, Any], message: str) -> None:
 
 def posterior_of(name: str) -> pn.Posterior:
     """Return a posterior of one of the kinds about which messages speak."""
-    rng = problems.rng_of(name)
-    net, X, y = problems.regression(rng, (2, 4, 1), 9)
+    net, X, y = problems.regression(problems.rng_of(name), (2, 4, 1), 9)
     if name == "scales":
         prior = pn.GaussianPrior(scales="sampled")
         return pn.Posterior(net, pn.Full(), prior, pn.Gaussian(1.0), X, y)

@@ -86,9 +86,7 @@ def test_log_likelihood_and_gradient(
     sizes = problems.widths_for(rng, architecture, likelihood)
     n = int(rng.choice([1, 2, 3, 5, 7, 9, 29, 57, 67, 130]))
     check(
-        problems.problem(
-            rng, sizes, n, architecture_name=architecture, likelihood=likelihood, activation=activation, dtype=dtype
-        ),
+        problems.problem(rng, sizes, n, architecture, likelihood, activation=activation, dtype=dtype),
         device,
     )
 
@@ -99,9 +97,7 @@ def test_log_likelihood_and_gradient(
 def test_rows_beyond_one_tile(architecture: str, activation: str, dtype: str, device: str) -> None:
     """700 rows are several tiles, the last of them not full."""
     rng = problems.rng_of("tiles", architecture, activation, dtype)
-    problem = problems.problem(
-        rng, (3, 9, 6, 2), 700, architecture_name=architecture, activation=activation, dtype=dtype
-    )
+    problem = problems.problem(rng, (3, 9, 6, 2), 700, architecture, activation=activation, dtype=dtype)
     layout = check(problem, device)
     assert layout["tile_rows"] < 700 and layout["in_shared_memory"]
 

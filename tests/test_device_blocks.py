@@ -44,15 +44,7 @@ EMULATED = problems.balanced(
 def test_log_likelihood_and_gradient(architecture: str, likelihood: str, dtype: str, block: str) -> None:
     rng = problems.rng_of("warps", architecture, likelihood, dtype)
     check(
-        problems.problem(
-            rng,
-            (3, 17, 6, 3),
-            97,
-            architecture_name=architecture,
-            likelihood=likelihood,
-            activation="silu",
-            dtype=dtype,
-        ),
+        problems.problem(rng, (3, 17, 6, 3), 97, architecture, likelihood, activation="silu", dtype=dtype),
         block,
     )
 
@@ -89,9 +81,7 @@ def test_a_warmup_that_ends_by_itself() -> None:
 @pytest.mark.parametrize("likelihood", ["gaussian", "gaussian_by_output"])
 def test_collapsed_chains(likelihood: str, architecture: str, block: str) -> None:
     rng = problems.rng_of("collapsed warps", architecture, likelihood)
-    post = problems.problem(
-        rng, (3, 9, 6, 3), 70, likelihood=likelihood, dtype="float64", architecture_name=architecture
-    ).post
+    post = problems.problem(rng, (3, 9, 6, 3), 70, architecture, likelihood).post
     init = rng.normal(size=(1, post.dim)) * np.sqrt(post.prior_variance)
     kernel, more = pn.MGrad(1e-3, collapse=True, persistence=0.9), {"chains": 1, "draws": 4, "init": init}
     found, expected = (run(post, kernel, where, **more) for where in (block, "cpu"))

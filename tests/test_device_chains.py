@@ -52,9 +52,7 @@ ERROR_32 = 1e-4
 def posterior(likelihood: str = "gaussian", dtype: str = "float64", architecture: str = "mix") -> pn.Posterior:
     """30 rows, 3-9-6-3; a start and a scale at which rejections and moves both happen."""
     rng = problems.rng_of("device chains", likelihood, architecture)
-    return problems.problem(
-        rng, (3, 9, 6, 3), 30, likelihood=likelihood, dtype=dtype, architecture_name=architecture
-    ).post
+    return problems.problem(rng, (3, 9, 6, 3), 30, architecture, likelihood, dtype=dtype).post
 
 
 def run(post: pn.Posterior, kernel: pn.Kernel, device: str, **more: Any) -> pn.Draws:
@@ -112,8 +110,7 @@ def test_adapting_while_sampling_is_the_cpus(thin: int, device: str) -> None:
 
 
 def test_a_workspace_outside_shared_memory_gives_the_cpus_chains(device: str) -> None:
-    rng = problems.rng_of("large chains")
-    post = problems.problem(rng, (80, 80, 40, 1), 12).post
+    post = problems.problem(problems.rng_of("large chains"), (80, 80, 40, 1), 12).post
     assert not post.sampled.compiled.on_device(device).layout(True, 1)["in_shared_memory"]
     kernel, few = pn.MGrad(1e-3, persistence=0.9), {"chains": 2, "draws": 3}
     assert_same_chains(run(post, kernel, device, **few), run(post, kernel, "cpu", **few), ERROR_64)
@@ -221,9 +218,7 @@ def test_draws_of_a_device_are_saved_and_predict_as_any_other(device: str, tmp_p
 def test_collapsed_chains_are_the_cpus(architecture: str, likelihood: str, n: int, device: str) -> None:
     """One group of outputs or several, in one tile or several; the output weights of kept draws included."""
     rng = problems.rng_of("collapsed", architecture, likelihood)
-    post = problems.problem(
-        rng, (3, 9, 6, 3), n, likelihood=likelihood, dtype="float64", architecture_name=architecture
-    ).post
+    post = problems.problem(rng, (3, 9, 6, 3), n, architecture, likelihood).post
     init = rng.normal(size=(2, post.dim)) * np.sqrt(post.prior_variance)
     warmup = pn.Warmup((Phase(20, target=0.6),))
     for kernel in (pn.PCNL(1e-3, collapse=True), pn.MGrad(1e-2, collapse=True, persistence=0.9)):

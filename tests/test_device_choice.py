@@ -24,7 +24,7 @@ def a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def posterior(*, there: bool, dtype: str = "float64", **more: Any) -> pn.Posterior:
-    problem = problems.problem(problems.rng_of("device choice"), (2, 6, 5, 2), 23, architecture_name="mix", dtype=dtype)
+    problem = problems.problem(problems.rng_of("device choice"), (2, 6, 5, 2), 23, "mix", dtype=dtype)
     X = ByPointer(np.asarray(problem.post.data.X))
     return problem.again(X=X, dtype=dtype, **more) if there else problem.post
 

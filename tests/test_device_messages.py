@@ -18,7 +18,7 @@ DEVICE = "emulated:1"
 
 
 def posterior(**more: Any) -> pn.Posterior:
-    return problems.problem(problems.rng_of("device messages"), (2, 5, 4, 2), 17, architecture_name="mix", **more).post
+    return problems.problem(problems.rng_of("device messages"), (2, 5, 4, 2), 17, "mix", **more).post
 
 
 def with_status(monkeypatch: pytest.MonkeyPatch, **status: Any) -> None:

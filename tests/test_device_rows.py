@@ -36,8 +36,8 @@ def many_rows(
         problems.rng_of(likelihood, architecture, n, sizes),
         sizes,
         n,
-        architecture_name=architecture,
-        likelihood=likelihood,
+        architecture,
+        likelihood,
         activation=activation,
         dtype=dtype,
     )

@@ -21,9 +21,7 @@ def sampled(
 ) -> tuple[pn.Draws, Problem]:
     """Run a few steps on a random problem; return draws, problem and oracle."""
     rng = problems.rng_of("draws", architecture, likelihood)
-    problem = problems.problem(
-        rng, (2, 6, 5, 3), 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype
-    )
+    problem = problems.problem(rng, (2, 6, 5, 3), 14, architecture, likelihood, dtype=dtype)
     settings: dict[str, Any] = {"chains": 2, "draws": 4, "thin": 5, "warmup": 400, "seed": 1} | arguments
     return pn.sample(problem.post, **settings), problem
 
@@ -216,8 +214,7 @@ def test_the_summary_ends_in_the_verdict() -> None:
 @pytest.mark.parametrize("likelihood", ["gaussian", "categorical"])
 def test_a_summary_by_blocks_of_rows_is_that_of_all_rows(likelihood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass over blocks of two rows: the diagnostics of the whole array, up to the rounding of sums over rows."""
-    rng = problems.rng_of("summary", likelihood)
-    post = problems.problem(rng, (2, 5, 4, 3), 20, architecture_name="mix", likelihood=likelihood).post
+    post = problems.problem(problems.rng_of("summary", likelihood), (2, 5, 4, 3), 20, "mix", likelihood).post
     draws = pn.sample(post, chains=3, draws=25, warmup=100, seed=0)
     X = post.data.X[:7]
     values = draws.predict_proba(X) if likelihood == "categorical" else draws.predict(X)

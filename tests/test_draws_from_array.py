@@ -41,9 +41,7 @@ def test_states_of_a_run_give_back_its_draws(architecture: str, likelihood: str,
     All but Out, whose chains evaluate a quadratic form instead of the data.
     """
     rng = problems.rng_of("from_array", architecture, likelihood, dtype)
-    post = problems.problem(
-        rng, (2, 6, 5, 3), 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype
-    ).post
+    post = problems.problem(rng, (2, 6, 5, 3), 14, architecture, likelihood, dtype=dtype).post
     own = run(post)
     draws = pn.Draws.from_array(post, own.theta, sampler="another")
     assert set(own.stats) - set(draws.stats) == STEPS
@@ -63,8 +61,7 @@ def test_states_of_a_run_give_back_its_draws(architecture: str, likelihood: str,
 )
 @pytest.mark.filterwarnings("ignore:the prior of the noise variance")
 def test_sampled_variances_belong_to_their_draws(likelihood: pn.Likelihood) -> None:
-    rng = problems.rng_of("from_array, variance")
-    net, X, y = problems.regression(rng, (2, 5, 2), 20)
+    net, X, y = problems.regression(problems.rng_of("from_array, variance"), (2, 5, 2), 20)
     post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, likelihood, X, y, dtype="float64")
     own = run(post)
     draws = pn.Draws.from_array(post, own.theta, sampler="another", variance=own.stats["variance"])
@@ -88,8 +85,7 @@ def test_sampled_variances_belong_to_their_draws(likelihood: pn.Likelihood) -> N
 
 
 def test_sampled_scales_of_the_prior_belong_to_their_draws() -> None:
-    rng = problems.rng_of("from_array, scales")
-    net, X, y = problems.regression(rng, (2, 5, 1), 20)
+    net, X, y = problems.regression(problems.rng_of("from_array, scales"), (2, 5, 1), 20)
     post = pn.Posterior(net, pn.Full(), pn.GaussianPrior(scales="sampled"), pn.Gaussian(1.0), X, y, dtype="float64")
     own = run(post, scales_every=1)
     scales = own.stats["prior_scales"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ from rounding import assert_log_priors
 
 def problem(architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float64") -> problems.Problem:
     rng = problems.rng_of("elliptical slice", architecture, likelihood)
-    settings: dict[str, Any] = {"architecture_name": architecture, "likelihood": likelihood, "dtype": dtype}
-    return problems.problem(rng, (2, 5, 4, 3), 15, **settings)
+    return problems.problem(rng, (2, 5, 4, 3), 15, architecture, likelihood, dtype=dtype)
 
 
 def flat(dtype: str, architecture: pn.Architecture) -> pn.Posterior:

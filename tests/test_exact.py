@@ -146,7 +146,7 @@ def test_auto_takes_it_where_it_qualifies() -> None:
 )
 def test_where_a_chain_is_needed_exact_is_refused(architecture: str, likelihood: str) -> None:
     rng = problems.rng_of("refused", architecture, likelihood)
-    post = problems.problem(rng, (2, 5, 4, 3), 9, architecture_name=architecture, likelihood=likelihood).post
+    post = problems.problem(rng, (2, 5, 4, 3), 9, architecture, likelihood).post
     with pytest.raises(ValueError, match="Exact"):
         run(post)
     with pytest.raises(ValueError):
@@ -169,8 +169,7 @@ def test_a_sampled_variance_is_forgotten_before_the_first_draw() -> None:
 
     With a single start for all chains the first draw would be 30 standard errors off, the second 5.
     """
-    rng = problems.rng_of("first draw")
-    net, X, y = problems.regression(rng, (2, 5, 4, 2), 14)
+    net, X, y = problems.regression(problems.rng_of("first draw"), (2, 5, 4, 2), 14)
     post = pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(variance="sampled", a=2.5, b=0.8), X, y)
     draws = pn.sample(post, pn.Exact(), chains=3000, draws=40, seed=3, threads=1, progress=False)
     log_variance = np.log(draws.stats["variance"])

@@ -145,9 +145,7 @@ def test_gradient_agrees_with_autograd(
     rng = problems.rng_of("gradient", architecture, likelihood, activation, dtype, level)
     sizes = problems.widths_for(rng, architecture, likelihood)
     n = int(rng.choice([1, 2, 3, 5, 7, 9, 11, 13, 17, 29, 31, 33, 57, 67]))
-    problem = problems.problem(
-        rng, sizes, n, architecture_name=architecture, likelihood=likelihood, activation=activation, dtype=dtype
-    )
+    problem = problems.problem(rng, sizes, n, architecture, likelihood, activation=activation, dtype=dtype)
     assert problem.post.network.level == problem.post.sampled.compiled.host.level == level
     check(problem)
 
@@ -158,7 +156,7 @@ def test_gradient_agrees_with_autograd(
 )
 def test_gradient_at_every_depth(architecture: str, n_layers: int) -> None:
     rng = problems.rng_of("depth", architecture, n_layers)
-    check(problems.problem(rng, problems.random_sizes(rng, n_layers, 9), 21, architecture_name=architecture))
+    check(problems.problem(rng, problems.random_sizes(rng, n_layers, 9), 21, architecture))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -178,7 +176,7 @@ def test_gradient_at_every_width(level: str, dtype: str) -> None:
         rng = problems.rng_of("width", width)
         sizes = (width, 1 + (7 * width) % 20, 1 + (11 * width) % 19, 21 - width)
         check(problems.problem(rng, sizes, 19, dtype=dtype))
-        check(problems.problem(rng, sizes, 19, architecture_name="custom", dtype=dtype))
+        check(problems.problem(rng, sizes, 19, "custom", dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -191,7 +189,7 @@ def test_gradient_of_wide_neighbours(level: str, dtype: str) -> None:
         rng = problems.rng_of("neighbours", width)
         for sizes in ((17, width, 1), (width, 23, 2)):
             for n in (7, 100, 300):
-                check(problems.problem(rng, sizes, n, architecture_name="full", dtype=dtype))
+                check(problems.problem(rng, sizes, n, "full", dtype=dtype))
 
 
 @pytest.mark.slow
@@ -262,7 +260,7 @@ def test_gradient_at_every_number_of_rows(level: str, dtype: str) -> None:
 def test_gradient_over_several_tiles(architecture: str, dtype: str) -> None:
     """Three tiles and a piece: their rows, offsets and constants must follow on each other."""
     rng = problems.rng_of("tiles", architecture, dtype)
-    problem = problems.problem(rng, (3, 12, 9, 2), 811, architecture_name=architecture, dtype=dtype)
+    problem = problems.problem(rng, (3, 12, 9, 2), 811, architecture, dtype=dtype)
     assert problem.post.sampled.compiled.host.tile_rows == 256
     check(problem)
 
@@ -270,8 +268,7 @@ def test_gradient_over_several_tiles(architecture: str, dtype: str) -> None:
 @pytest.mark.parametrize("architecture", ["full", "mix", "custom"])
 def test_gradient_where_wide_layers_make_low_tiles(architecture: str) -> None:
     """Wide layers lower the tile to its least height; a tile of another height must change nothing but rounding."""
-    rng = problems.rng_of("wide", architecture)
-    problem = problems.problem(rng, (5, 70, 60, 3), 301, architecture_name=architecture)
+    problem = problems.problem(problems.rng_of("wide", architecture), (5, 70, 60, 3), 301, architecture)
     assert problem.post.sampled.compiled.host.tile_rows == 96
     check(problem)
 
@@ -281,7 +278,7 @@ def test_gradient_where_wide_layers_make_low_tiles(architecture: str) -> None:
 def test_log_likelihood_is_that_of_the_likelihood_at_the_networks_outputs(architecture: str, likelihood: str) -> None:
     """At theta_map every architecture but Sep is the trained network itself."""
     rng = problems.rng_of("value", architecture, likelihood)
-    problem = problems.problem(rng, (3, 8, 6, 4), 37, architecture_name=architecture, likelihood=likelihood)
+    problem = problems.problem(rng, (3, 8, 6, 4), 37, architecture, likelihood)
     post, data = problem.post, problem.data
     f = data.likelihood.with_offset(post.network.net.predict(data.X), data.offset)
     expected = data.likelihood.log_likelihood(f, post.data.y, data.sample_weight)
@@ -314,9 +311,7 @@ def test_large_outputs_stay_finite_in_every_likelihood() -> None:
 def test_reference_gradient_agrees_with_autograd(architecture: str, likelihood: str, activation: str) -> None:
     """The oracle itself, with which devices and other densities are compared."""
     rng = problems.rng_of("oracle", architecture, likelihood)
-    problem = problems.problem(
-        rng, (3, 6, 5, 3), 11, architecture_name=architecture, likelihood=likelihood, activation=activation
-    )
+    problem = problems.problem(rng, (3, 6, 5, 3), 11, architecture, likelihood, activation=activation)
     value, gradient = autograd(problem)
     bounds = error_bounds(problem, 0.5 * EPS64)
     assert abs(problem.reference_value() - value) <= 2 * bounds.value

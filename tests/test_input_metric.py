@@ -28,7 +28,7 @@ ROTATABLE = ("full", "mix", "mix_by_layer", "sep", "sep_by_layer")
 def problem_of(architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float64") -> Problem:
     """15 rows, 3-5-4-3."""
     rng = problems.rng_of("input metric", architecture, likelihood)
-    return problems.problem(rng, (3, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood, dtype=dtype)
+    return problems.problem(rng, (3, 5, 4, 3), 15, architecture, likelihood, dtype=dtype)
 
 
 def correlated(n: int, d: int, seed: int = 0) -> FloatArray:

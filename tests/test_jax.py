@@ -26,8 +26,7 @@ def wide() -> Any:
 
 
 def problem(dtype: str = "float64", n: int = 30) -> pn.Posterior:
-    rng = problems.rng_of("jax")
-    return problems.problem(rng, (3, 6, 5, 2), n, architecture_name="mix", dtype=dtype).post
+    return problems.problem(problems.rng_of("jax"), (3, 6, 5, 2), n, "mix", dtype=dtype).post
 
 
 def points_of(post: pn.Posterior, count: int = 3) -> npt.NDArray[Any]:
@@ -41,9 +40,7 @@ def points_of(post: pn.Posterior, count: int = 3) -> npt.NDArray[Any]:
 def test_values_and_gradients_are_those_of_the_posterior(likelihood: str, architecture: str, dtype: str) -> None:
     """Bit for bit in float64, and after rounding the value to float32 in float32."""
     rng = problems.rng_of("jax", architecture, likelihood)
-    post = problems.problem(
-        rng, (3, 6, 5, 2), 30, architecture_name=architecture, likelihood=likelihood, dtype=dtype
-    ).post
+    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture, likelihood, dtype=dtype).post
     points = points_of(post)
     value, gradient = post.log_likelihood_and_grad(points)
     found, slope = jax.vmap(jax.value_and_grad(post.to_jax()))(points)
@@ -57,7 +54,7 @@ def test_values_and_gradients_are_those_of_the_posterior(likelihood: str, archit
 @pytest.mark.parametrize("coordinates", ["theta", "whitened"])
 def test_other_densities(kind: Any, coordinates: Any, likelihood: str) -> None:
     rng = problems.rng_of("jax, other densities", likelihood)
-    post = problems.problem(rng, (3, 6, 5, 2), 30, architecture_name="mix", likelihood=likelihood).post
+    post = problems.problem(rng, (3, 6, 5, 2), 30, "mix", likelihood).post
     native = post.density(kind, coordinates)
     point = problems.rng_of(kind).normal(size=native.dim)
     value, gradient = native.value_and_grad(point)

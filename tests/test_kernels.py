@@ -80,7 +80,7 @@ def test_pcnl_acceptance_is_detailed_balance(architecture: str, likelihood: str,
     delta = float(step)
     distance = 2 if likelihood in ("gaussian_by_output", "categorical_scale") else 1
     rng = problems.rng_of("balance", architecture, likelihood, delta)
-    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
+    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture, likelihood)
     u, v = points(problem, rng, np.sqrt(delta) * distance)
     exact = pcnl_log_ratio(problem, u, v, delta)
     tolerance = 1e-10 * (1 + abs(exact))
@@ -97,7 +97,7 @@ def test_the_papers_printed_sign_breaks_detailed_balance(delta: float) -> None:
     """The same check with <u - v, g(u)> fails, and by far: otherwise the check above would prove nothing."""
     for architecture in ARCHITECTURES:
         rng = problems.rng_of("printed", architecture, delta)
-        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture)
+        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture)
         u, v = points(problem, rng, np.sqrt(delta))
         exact = pcnl_log_ratio(problem, u, v, delta)
         error = abs(pcnl_rho_difference(problem, u, v, delta, printed=True) - exact)
@@ -123,7 +123,7 @@ def test_acceptance_in_float32_loses_no_more_than_its_roundings(level: str) -> N
 
 
 def test_acceptance_is_antisymmetric_and_zero_for_no_move() -> None:
-    problem = problems.problem(problems.rng_of("antisymmetric"), (2, 5, 4, 3), 15, architecture_name="mix")
+    problem = problems.problem(problems.rng_of("antisymmetric"), (2, 5, 4, 3), 15, "mix")
     u, v = points(problem, problems.rng_of("antisymmetric points"), 0.3)
     model, C = problem.post.sampled.compiled.host, np.asarray(problem.post.prior_variance)
     for kernel, step_size in (("pcnl", 0.5), ("mgrad", 0.5), ("pcn", 0.5)):
@@ -175,7 +175,7 @@ def test_mgrad_acceptance_is_detailed_balance(architecture: str, likelihood: str
     """log_acceptance equals log pi(v) q(v,u) - log pi(u) q(u,v), to 1e-10 (1 + |log ratio|), for every likelihood."""
     delta = float(step)
     rng = problems.rng_of("mgrad balance", architecture, likelihood, delta)
-    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture, likelihood=likelihood)
+    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture, likelihood)
     u, v = mgrad_points(problem, rng, delta)
     exact, rounding = mgrad_log_ratio(problem, u, v, delta)
     tolerance = 1e-10 * (1 + abs(exact))
@@ -190,7 +190,7 @@ def test_broken_forms_of_mgrad_break_detailed_balance(delta: float) -> None:
     """The wrong sign of h, and half the step size in the reverse density, are off by far more than the check allows."""
     for architecture in ARCHITECTURES:
         rng = problems.rng_of("mgrad broken", architecture, delta)
-        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name=architecture)
+        problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture)
         u, v = mgrad_points(problem, rng, delta)
         exact, _ = mgrad_log_ratio(problem, u, v, delta)
         sign = mgrad_acceptance(problem, u, v, delta, sign=-1)
@@ -207,7 +207,7 @@ def test_broken_forms_of_mgrad_break_detailed_balance(delta: float) -> None:
 def test_pcn_acceptance_is_detailed_balance(likelihood: str, beta: float) -> None:
     """As for pCNL; the proposal leaves the prior invariant, so only l is left of the ratio."""
     rng = problems.rng_of("pcn balance", likelihood, beta)
-    problem = problems.problem(rng, (2, 5, 4, 3), 15, architecture_name="mix", likelihood=likelihood)
+    problem = problems.problem(rng, (2, 5, 4, 3), 15, "mix", likelihood)
     u, v = points(problem, rng, beta)
     C = np.asarray(problem.post.prior_variance)
     there, back = reference.pcn_log_density(v, u, C, beta), reference.pcn_log_density(u, v, C, beta)

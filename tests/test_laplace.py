@@ -19,7 +19,7 @@ ARCHITECTURES = [name for name in problems.ARCHITECTURES if not name.startswith(
 
 def made(architecture: str, likelihood: str = "gaussian", n: int = 30) -> pn.Posterior:
     rng = problems.rng_of("laplace", architecture, likelihood)
-    return problems.problem(rng, (3, 6, 5, 2), n, architecture_name=architecture, likelihood=likelihood).post
+    return problems.problem(rng, (3, 6, 5, 2), n, architecture, likelihood).post
 
 
 def jacobian_of(post: pn.Posterior, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -61,8 +61,7 @@ def test_covariance_is_the_inverse_of_information_and_prior(likelihood: str) -> 
 
 def test_last_layer_is_exact_for_gaussian_noise() -> None:
     """With the output weights at the posterior mean, covariance and evidence are those of linear regression."""
-    rng = problems.rng_of("laplace exact")
-    net, X, y = problems.regression(rng, (3, 6, 5, 1), 40)
+    net, X, y = problems.regression(problems.rng_of("laplace exact"), (3, 6, 5, 1), 40)
     prior, likelihood = pn.GaussianPrior(0.7, 0.4), pn.Gaussian(0.5)
     first = pn.Posterior(net, pn.Out(5), prior, likelihood, X, y, dtype="float64")
     mean = first.exact().mean
@@ -117,7 +116,7 @@ def test_refused_posteriors() -> None:
     with pytest.raises(
         ValueError, match=r"post must have trained parameters to approximate around; Sep\(k=5\) has none"
     ):
-        pn.Laplace(problems.problem(problems.rng_of("x"), (3, 6, 5, 2), 20, architecture_name="sep").post)
+        pn.Laplace(problems.problem(problems.rng_of("x"), (3, 6, 5, 2), 20, "sep").post)
     rng = problems.rng_of("laplace refused")
     net, X, y = problems.regression(rng, (3, 6, 1), 20)
     sampled = pn.Posterior(net, pn.Full(), pn.GaussianPrior(), pn.Gaussian("sampled", a=2.0, b=1.0), X, y)

@@ -69,8 +69,8 @@ def test_starting_points_are_kept_by_a_step_that_hardly_moves() -> None:
 
 def test_only_a_gaussian_last_layer_is_quadratic() -> None:
     rng = problems.rng_of("not quadratic")
-    for architecture_name, likelihood in (("mix", "gaussian"), ("sep", "gaussian"), ("out", "categorical")):
-        problem = problems.problem(rng, (2, 5, 4, 3), 9, architecture_name=architecture_name, likelihood=likelihood)
+    for architecture, likelihood in (("mix", "gaussian"), ("sep", "gaussian"), ("out", "categorical")):
+        problem = problems.problem(rng, (2, 5, 4, 3), 9, architecture, likelihood)
         assert problem.post.sampled.quadratic is None
     # Linear regression: a network without hidden layer.
     net = pn.Network([[[0.3, 0.1]]], [[0.0]])
@@ -85,7 +85,6 @@ def test_describe_says_that_a_step_needs_no_data() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_draws_depend_neither_on_the_length_of_the_run_nor_on_the_number_of_chains(dtype: str) -> None:
-    rng = problems.rng_of("shape of the run")
-    net, X, y = problems.regression(rng, (2, 9, 23, 2), 15)
+    net, X, y = problems.regression(problems.rng_of("shape of the run"), (2, 9, 23, 2), 15)
     post = pn.Posterior(net, pn.Out(23), pn.TraceClassPrior(1.5, 2.0, 0.5), pn.Gaussian(1.0), X, y, dtype=dtype)
     assert_draws_depend_on_nothing_else(post, pn.PCNL(0.1))

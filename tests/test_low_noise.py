@@ -135,8 +135,7 @@ def test_a_chain_goes_on_after_an_infinite_variance(kernel: pn.Kernel) -> None:
     Scaling g back from such a variance made NaN of zeros: of pCN's g, which no evaluation writes, and of what lies
     beyond the last entry of any. The chain then rejected all that followed.
     """
-    rng = problems.rng_of("infinite variance")
-    net, X, y = problems.regression(rng, (1, 3, 2), 2)
+    net, X, y = problems.regression(problems.rng_of("infinite variance"), (1, 3, 2), 2)
     likelihood = pn.Gaussian("sampled", a=0.02, b=1e307, pooled=True)
     post = pn.Posterior(net, pn.Full(), pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, y, dtype="float64")
     with pytest.warns(UserWarning, match="not finite and were rejected"):

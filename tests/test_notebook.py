@@ -34,7 +34,7 @@ def text_of(shown: Any) -> str:
 @pytest.fixture(scope="module")
 def problem() -> problems.Problem:
     """Return a small problem of two targets."""
-    return problems.problem(problems.rng_of("notebook"), (2, 6, 5, 2), 20, architecture_name="mix")
+    return problems.problem(problems.rng_of("notebook"), (2, 6, 5, 2), 20, "mix")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_posterior_shows_its_model(problem: problems.Problem) -> None:
     top = problem.post.permutation[1][: len(set(problem.post.parameters["row"][problem.post.parameters["layer"] == 1]))]
     assert ", ".join(map(str, top)) + " (in rank order, from 0)" in text
     for architecture in problems.ARCHITECTURES:
-        text_of(problems.problem(problems.rng_of(architecture), (2, 6, 5, 3), 9, architecture_name=architecture).post)
+        text_of(problems.problem(problems.rng_of(architecture), (2, 6, 5, 3), 9, architecture).post)
 
 
 def test_draws_show_their_run(draws: pn.Draws) -> None:
@@ -88,8 +88,7 @@ def test_a_summary_shows_what_its_string_says(problem: problems.Problem, draws: 
 
 
 def test_scales_of_the_prior_are_in_the_table() -> None:
-    rng = problems.rng_of("notebook, scales")
-    net, X, y = problems.regression(rng, (2, 4, 1), 15)
+    net, X, y = problems.regression(problems.rng_of("notebook, scales"), (2, 4, 1), 15)
     post = pn.Posterior(net, pn.Mix(2), pn.GaussianPrior(scales="sampled"), pn.Gaussian(1.0), X, y)
     summary = pn.sample(post, pn.PCN(0.2), chains=2, draws=30, warmup=50, seed=1).summary(X)
     assert summary.prior_scales is not None

@@ -18,8 +18,7 @@ nutpie = pytest.importorskip("nutpie", reason="nutpie is not installed")
 
 def regression(n: int = 40, dtype: str = "float64", width: int = 8) -> pn.Posterior:
     """Bayesian linear regression on the last hidden layer: its posterior is known in closed form."""
-    rng = problems.rng_of("nutpie")
-    net, X, y = problems.regression(rng, (2, width, width, 1), n)
+    net, X, y = problems.regression(problems.rng_of("nutpie"), (2, width, width, 1), n)
     return pn.Posterior(net, pn.Out(3), problems.PRIOR, pn.Gaussian(0.5), X, y, dtype=dtype)
 
 
@@ -41,8 +40,7 @@ def test_draws_have_the_exact_mean_and_covariance(coordinates: Any) -> None:
 
 
 def test_variables_of_sampled_noise() -> None:
-    rng = problems.rng_of("nutpie noise")
-    net, X, y = problems.regression(rng, (2, 5, 2), 30)
+    net, X, y = problems.regression(problems.rng_of("nutpie noise"), (2, 5, 2), 30)
     post = pn.Posterior(net, pn.Mix(2), problems.PRIOR, pn.Gaussian("sampled", a=3.0, b=1.0), X, y)
     model = post.to_nutpie("posterior", "whitened+log_variance")
     trace = nutpie.sample(model, draws=50, tune=100, chains=1, seed=2, progress_bar=False)

@@ -99,8 +99,7 @@ def test_plan_on_the_papers_network(architecture: pn.Architecture, layers: list[
 
 def test_plan_leaves_out_what_only_zero_fixed_weights_connect() -> None:
     """A node that reads varying nodes through zero fixed weights alone is a constant of the data."""
-    rng = problems.rng_of("zeros")
-    net = problems.random_network(rng, (2, 4, 6, 5, 2))
+    net = problems.random_network(problems.rng_of("zeros"), (2, 4, 6, 5, 2))
     weights = [w.copy() for w in net.weights]
     weights[1][3:, 1] = 0.0  # layer 2: nodes 3.. do not read node 1 of layer 1
     weights[2][2:, :3] = 0.0  # layer 3: nodes 2.. read only those

@@ -75,7 +75,7 @@ def test_prior_draws_have_a_stream_of_their_own(dtype: str) -> None:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_prior_predictive_is_the_network_at_prior_draws(name: str) -> None:
-    problem = problems.problem(problems.rng_of("prior predict", name), (2, 5, 4, 3), 8, architecture_name=name)
+    problem = problems.problem(problems.rng_of("prior predict", name), (2, 5, 4, 3), 8, name)
     post = problem.post
     f = post.prior_predict(problem.X, 6, seed=9)
     assert f.shape == (6, 8, 3)

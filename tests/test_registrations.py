@@ -75,9 +75,9 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
     """The core checks for itself, whoever calls it: no noise variance to sample, no conditional law to integrate, no
     prior that may change."""
     rng = problems.rng_of("what the core refuses")
-    student = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix", likelihood="student_t").post
-    bernoulli = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix", likelihood="bernoulli").post
-    gaussian = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="mix").post
+    student = problems.problem(rng, (2, 4, 3, 1), 9, "mix", "student_t").post
+    bernoulli = problems.problem(rng, (2, 4, 3, 1), 9, "mix", "bernoulli").post
+    gaussian = problems.problem(rng, (2, 4, 3, 1), 9, "mix").post
     step: dict[str, Any] = {"persistence": 0.0, "step_size": 0.1, "step_size_max": 2.0, "draws": 1, "thin": 1}
     phase = _core.Phase(
         steps=0,
@@ -105,7 +105,7 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
             post.sampled.compiled.host.sample(
                 config, post.theta_map[None].astype(post.network.dtype), post.prior_variance, None
             )
-    last = problems.problem(rng, (2, 4, 3, 1), 9, architecture_name="out").post
+    last = problems.problem(rng, (2, 4, 3, 1), 9, "out").post
     group = np.zeros(last.dim, dtype=np.int32)
     scales = _core.SampledScales(group=group, groups=1, shape=2.0, rate=2.0, every=1, interweave=False)
     config = _core.RunConfig(kernel="pcnl", collapse=False, variance=None, scales=scales, **step)

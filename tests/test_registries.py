@@ -141,8 +141,7 @@ def test_every_class_is_registered(base: type, registry: dict[str, type]) -> Non
 def test_every_kernel_runs_with_its_defaults(name: str) -> None:
     """Every kernel runs on the CPU, and on devices that it supports."""
     kernel = KERNELS[name]()
-    rng = problems.rng_of("registry", name)
-    post = problems.problem(rng, (2, 6, 5, 1), 20, architecture_name="out", dtype="float32").post
+    post = problems.problem(problems.rng_of("registry", name), (2, 6, 5, 1), 20, "out", dtype="float32").post
     draws = pn.sample(post, kernel, chains=2, draws=20, warmup=200, seed=1, threads=1)
     assert np.isfinite(draws.theta).all() and np.ptp(draws.theta, axis=1).min() > 0
     if kernel.runs_on_devices:

@@ -276,8 +276,7 @@ def test_a_converged_posterior_is_good_in_both_parts() -> None:
 
 def test_chains_in_modes_of_their_own_are_an_ensemble() -> None:
     """Predictions and bands repeat, because there are many modes: no posterior of f, but no reason not to predict."""
-    rng = problems.rng_of("ensemble")
-    theta = chains(rng, 40, 100, 0.8)
+    theta = chains(problems.rng_of("ensemble"), 40, 100, 0.8)
     verdict = judged(theta)
     assert verdict.predictions is not None and verdict.predictions.grade == "good"
     assert verdict.posterior.grade == "look"

@@ -25,7 +25,7 @@ from scripts import output_of
 
 def small(seed: int = 0) -> pn.Posterior:
     name = f"runs {seed}" if seed else "runs"
-    return problems.problem(problems.rng_of(name), (2, 5, 4, 2), 17, architecture_name="mix").post
+    return problems.problem(problems.rng_of(name), (2, 5, 4, 2), 17, "mix").post
 
 
 # Values that are not finite

@@ -22,7 +22,7 @@ FloatArray = npt.NDArray[np.float64]
 
 def small(dtype: str = "float64", architecture: str = "mix") -> pn.Posterior:
     rng = problems.rng_of("sampling", architecture)
-    return problems.problem(rng, (2, 5, 4, 2), 17, architecture_name=architecture, dtype=dtype).post
+    return problems.problem(rng, (2, 5, 4, 2), 17, architecture, dtype=dtype).post
 
 
 # The chain itself
@@ -62,7 +62,7 @@ def test_native_steps_are_the_reference_steps(architecture: str, kernel: Any, se
     Lipschitz constant; where the chain contracts on average they stay near that: 1e-9 leaves five orders for stretches.
     """
     rng = problems.rng_of("chain", architecture, kernel, seed)
-    problem = problems.problem(rng, (2, 5, 4, 2), 9, architecture_name=architecture)
+    problem = problems.problem(rng, (2, 5, 4, 2), 9, architecture)
     start = np.stack([problem.theta, problem.theta + 0.1])
     draws = pn.sample(problem.post, kernel, chains=2, draws=40, warmup=None, init=start, seed=seed)
     for chain in range(2):
@@ -84,8 +84,7 @@ def test_step_words_of_the_noise_run_on_from_warmup_into_sampling() -> None:
 
 @pytest.mark.parametrize("kernel", [pn.PCNL(1.5), pn.PCN(0.9)], ids=str)
 def test_a_flat_likelihood_always_accepts(kernel: Any) -> None:
-    rng = problems.rng_of("flat")
-    net = problems.random_network(rng, (1, 3, 1))
+    net = problems.random_network(problems.rng_of("flat"), (1, 3, 1))
     post = pn.Posterior(net, pn.Full(), problems.PRIOR, pn.Gaussian(1e40), [[1.0], [2.0]], [0.0, 1.0], dtype="float64")
     draws = pn.sample(post, kernel, chains=2, draws=500, warmup=None, seed=1)
     assert (draws.stats["acceptance_rate"] == 1).all()

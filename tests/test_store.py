@@ -31,9 +31,7 @@ from scripts import process
 
 def sampled(architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float32") -> pn.Draws:
     rng = problems.rng_of("store", architecture, likelihood)
-    problem = problems.problem(
-        rng, (2, 5, 4, 3), 9, architecture_name=architecture, likelihood=likelihood, dtype=dtype, activation="gelu"
-    )
+    problem = problems.problem(rng, (2, 5, 4, 3), 9, architecture, likelihood, dtype=dtype, activation="gelu")
     return pn.sample(problem.post, chains=2, draws=3, warmup=400, seed=1)
 
 

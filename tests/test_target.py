@@ -46,8 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_chains_are_those_of_the_posterior_to_the_bit(kernel: pn.Kernel, likelihood: str, batched: bool) -> None:
     """The steps are the same code on the same noise, and the function gives the posterior's own numbers."""
-    rng = problems.rng_of("target", likelihood)
-    problem = problems.problem(rng, (2, 6, 5, 2), 14, architecture_name="mix", likelihood=likelihood)
+    problem = problems.problem(problems.rng_of("target", likelihood), (2, 6, 5, 2), 14, "mix", likelihood)
     post = problem.post
     settings: dict[str, Any] = {
         "chains": 3,

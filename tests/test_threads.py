@@ -17,8 +17,7 @@ ROWS = 6007  # sixteen slabs in several tiles each, and a last tile that is not 
 
 
 def posterior(dtype: str, architecture: pn.Architecture | None = None) -> pn.Posterior:
-    rng = problems.rng_of("threads", dtype)
-    net, X, y = problems.regression(rng, SIZES, ROWS)
+    net, X, y = problems.regression(problems.rng_of("threads", dtype), SIZES, ROWS)
     prior = pn.TraceClassPrior(1.5, 2.0, 0.5)
     return pn.Posterior(net, architecture or pn.Full(), prior, pn.Gaussian(0.5), X, y, dtype=dtype)
 

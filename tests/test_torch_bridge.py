@@ -22,9 +22,7 @@ Array = npt.NDArray[Any]
 
 def posterior(architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float64") -> pn.Posterior:
     rng = problems.rng_of("torch", architecture, likelihood, dtype)
-    return problems.problem(
-        rng, (2, 6, 5, 3), 14, architecture_name=architecture, likelihood=likelihood, dtype=dtype
-    ).post
+    return problems.problem(rng, (2, 6, 5, 3), 14, architecture, likelihood, dtype=dtype).post
 
 
 def points_of(post: pn.Posterior, *shape: int) -> torch.Tensor:

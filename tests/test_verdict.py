@@ -479,7 +479,7 @@ def test_longest_run_of_flags() -> None:
 )
 def test_fit_quality_is_that_of_the_trained_network(likelihood: str, architecture: str) -> None:
     rng = problems.rng_of("fit quality", architecture, likelihood)
-    problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture_name=architecture, likelihood=likelihood)
+    problem = problems.problem(rng, (2, 6, 5, 3), 30, architecture, likelihood)
     post, data = problem.post, problem.data
     fit = post.sampled.fit_quality
     f = data.likelihood.with_offset(post.network.net.predict(data.X), data.offset)
