@@ -97,6 +97,15 @@ def regression(
     return net, X, rng.normal(size=n if sizes[-1] == 1 else (n, sizes[-1]))
 
 
+def linear(
+    n: int, seed: int = 0, *, d: int = 3, sd: float = 1.0
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return normal inputs (n, d), and y = x_0 plus normal noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, X[:, 0] + sd * rng.normal(size=n)
+
+
 def sine(n: int = 100, seed: int = 0, sd: float = 1.0) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the paper's problem: x uniform on [-5, 5], y = sin(x) plus normal noise."""
     rng = np.random.default_rng(seed)

@@ -121,9 +121,7 @@ def test_chains_of_few_parameters_do_not_use_up_the_budget() -> None:
 
 def test_the_time_of_a_training_follows_from_its_epochs() -> None:
     """No clock: the same networks cost the same; more rows, epochs and validation cost more."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2))
-    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    X, y = problems.linear(60, d=2, sd=0.1)
     options: dict[str, Any] = {"networks": 2, "l2": 0.1, "patience": 1000, "seed": 0}
     plain, longer = (
         pn.train_many([2, 4, 1], X, y, validation_fraction=0, max_epochs=epochs, **options) for epochs in (20, 40)
@@ -147,9 +145,7 @@ def test_the_time_of_a_training_follows_from_its_epochs() -> None:
 
 
 def test_the_time_of_a_search_is_counted_once_and_that_of_each_penalty_where_it_was_trained_again() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2))
-    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    X, y = problems.linear(60, d=2, sd=0.3)
     # A search waits for 300 epochs, of some penalties until the last one.
     options: dict[str, Any] = {"max_epochs": 342, "seed": 0}
     with pn.Note.collect():
@@ -280,9 +276,7 @@ def test_an_overconfident_first_candidate_is_not_the_default() -> None:
 
 
 def test_the_chains_of_full_start_at_a_network_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(30, 2))
-    y = X[:, 0] + 0.1 * rng.normal(size=30)
+    X, y = problems.linear(30, d=2, sd=0.1)
     nets = pn.train_many([2, 4, 1], X, y, networks=3, l2=0.1, validation_fraction=0, max_epochs=100)
     candidate = Candidate(NOISE, pn.Full(), "gaussian", 1, 3, 4)
     chosen = settings(hidden_layer_sizes=(4,), random_state=3)
@@ -390,14 +384,13 @@ def test_several_networks_predict_as_a_mixture() -> None:
 
 def test_the_verdict_on_a_mixture_sees_its_scores() -> None:
     """Scores of the mixture are facts about its predictions, and named once, whatever its members' chains do."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2))
-    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    X, y = problems.linear(60, d=2, sd=0.3)
     nets = pn.train_many([2, 5, 1], X, y, networks=2, l2=0.1, validation_fraction=0, max_epochs=200)
     posts = [pn.Posterior(net, pn.Mix(2), pn.TraceClassPrior(1.5, 1, 1), pn.Gaussian(0.1), X, y) for net in nets]
     mixture = pn.DrawsMixture(pn.sample_many(posts, chains=2, draws=20, thin=1, warmup=2000, seed=0))
     summary = mixture.summary(X[:5])
     assert [one.grade for one in summary.verdict().findings if "chains disagree" in one.what] == ["do not use"]
+    rng = np.random.default_rng(1)
     scores = calibrate("validation", np.full(200, 0.5) + 0.01 * rng.normal(size=200), 0.6, rng.random(200) < 0.9)
     of_predictions = summary.with_calibration(scores).verdict().predictions
     assert "validation rows of a shorter run" in of_predictions.facts and "from 2 networks" in of_predictions.facts
@@ -408,9 +401,7 @@ def test_the_verdict_on_a_mixture_sees_its_scores() -> None:
 
 def test_networks_that_chains_start_at_are_the_rival_of_the_posterior() -> None:
     """Two chains that stand still at two networks are no better than the networks, which are an ensemble."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2))
-    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    X, y = problems.linear(60, d=2, sd=0.3)
     nets = pn.train_many([2, 5, 1], X[:40], y[:40], networks=2, l2=0.1, validation_fraction=0, max_epochs=200)
     candidate = Candidate(NOISE, pn.Full(), "trace-class", 1, 2, 4)
     chosen = settings(hidden_layer_sizes=(5,))

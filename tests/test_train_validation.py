@@ -16,17 +16,11 @@ from patrac_native.network.network import Network, TrainingHistory
 from patrac_native.training import penalty_search
 from patrac_native.training.descent import Descent, Problem
 from patrac_native.training.penalty_search import validation_folds
+from problems import linear
 
 torch = pytest.importorskip("torch")
 
 EPS64 = float(np.finfo(np.float64).eps)
-
-
-def linear(n: int, seed: int = 0, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs (n, d) and y = x_0 plus noise of unit variance."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, d))
-    return X, X[:, 0] + rng.standard_normal(n)
 
 
 def problem(
