@@ -97,6 +97,11 @@ def regression(
     return net, X, rng.normal(size=n if sizes[-1] == 1 else (n, sizes[-1]))
 
 
+def normal_target(dim: int) -> pn.Target:
+    """Return l = -theta^2 / 2 under a standard normal prior: each parameter has mean 0 and variance 1/2."""
+    return pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(dim))
+
+
 def linear(
     n: int, seed: int = 0, *, d: int = 3, sd: float = 1.0
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -330,7 +330,7 @@ def test_refused_arguments() -> None:
 
 
 def test_draws_of_a_target() -> None:
-    target = pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(3))
+    target = problems.normal_target(3)
     draws = pn.sample(target, pn.PCN(0.5), **RUN)
     tree = draws.to_datatree(names=["a", "b", "c"])
     np.testing.assert_array_equal(tree["posterior"]["theta"], draws.theta)

@@ -246,7 +246,7 @@ def test_it_runs_on_the_cpu(device: str) -> None:
 
 
 def test_a_target_has_no_axes() -> None:
-    target = pn.Target(lambda x: (-0.5 * float(x @ x), -x), np.ones(2))
+    target = problems.normal_target(2)
     with pytest.raises(ValueError, match="there are none: the log-likelihood is a function"):
         pn.sample(target, pn.MGrad(0.1, metric="curvature"), draws=1, warmup=None)
 

@@ -238,7 +238,7 @@ def test_long_summaries_show_progress(monkeypatch: pytest.MonkeyPatch, capsys: p
     """Bars by request or in a terminal, once a second has passed; every point counts, of all members of a mixture."""
     post = problems.problem(problems.rng_of("bars"), (2, 5, 3), 20, likelihood="gaussian").post
     draws = pn.sample(post, chains=3, draws=25, warmup=100, seed=0, progress=False)
-    target = pn.sample(pn.Target(lambda x: (-0.5 * x @ x, -x), np.ones(4)), draws=20, warmup=50, progress=False)
+    target = pn.sample(problems.normal_target(4), draws=20, warmup=50, progress=False)
     X, mixture = post.data.X[:7], pn.DrawsMixture([draws, draws])
     summaries = (draws.summary, mixture.summary, lambda _, **more: target.summary(**more))
     errors = (draws.rerun_error, mixture.rerun_error)

@@ -34,7 +34,7 @@ def test_kernels_with_gradients_call_the_function_of_a_target_as_often_as_is_cou
 
 @pytest.mark.parametrize("kernel", [pn.PCN(), pn.EllipticalSlice()], ids=str)
 def test_kernels_without_gradients_count_none(kernel: pn.Kernel) -> None:
-    target = pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(4))
+    target = problems.normal_target(4)
     for density in (target, posterior(pn.Full())):
         assert pn.sample(density, kernel, **RUN).stats["gradients"].tolist() == [0, 0]
 

@@ -29,7 +29,7 @@ MANY = 10**8  # draws that no run of a test makes
 X = problems.rng_of("handle").normal(size=(25, 2))
 NET = problems.random_network(problems.rng_of("handle", 1), (2, 5, 4, 1))
 POST = pn.Posterior(NET, pn.Full(), problems.PRIOR, pn.Gaussian(0.1), X, np.sin(X[:, 0]))
-TARGET = pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(3))
+TARGET = problems.normal_target(3)
 KERNELS: dict[str, tuple[Any, Any]] = {
     "target": (TARGET, "auto"),
     "persistent": (POST, pn.MGrad(persistence=0.9)),

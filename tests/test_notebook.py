@@ -71,7 +71,7 @@ def test_draws_of_other_kinds_show_too(problem: problems.Problem, draws: pn.Draw
     assert "x 0 draws" in text_of(none)
     cut = draws._with(draws.theta, draws.stats, draws.settings | {"completed": False})
     assert "interrupted" in text_of(cut) and "interrupted" not in text_of(draws)
-    target = pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(2))
+    target = problems.normal_target(2)
     assert "TargetDraws(K=2" in text_of(pn.sample(target, pn.PCN(0.5), chains=2, draws=4, warmup=None, seed=1))
 
 

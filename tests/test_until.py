@@ -26,10 +26,6 @@ def network_posterior(architecture: Any, likelihood: pn.Likelihood, prior: Any =
     return pn.Posterior(net, architecture, prior or pn.TraceClassPrior(1.5, 2.0, 1.0), likelihood, X, y)
 
 
-def gaussian_target() -> pn.Target:
-    return pn.Target(lambda theta: (-0.5 * float(theta @ theta), -theta), np.ones(3))
-
-
 # Every way in which the CPU runs chains: tiles, narrow loops, rotated coordinates, sums in place of data (whitened or
 # not), independent draws, sampled variances and scales, a function.
 RUNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
@@ -51,7 +47,7 @@ RUNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
-    "function": (gaussian_target, {}),
+    "function": (lambda: problems.normal_target(3), {}),
 }
 
 
@@ -150,7 +146,7 @@ def test_enough_draws_are_enough_by_the_same_numbers() -> None:
     np.testing.assert_array_equal(run.wait().theta, draws.theta)
     assert run.progress.until == enough.state
     never = pn.EnoughDraws(ess=1e9, at=None)
-    assert pn.sample(gaussian_target(), draws=40, warmup=200, seed=5, until=never).n_draws == 40
+    assert pn.sample(problems.normal_target(3), draws=40, warmup=200, seed=5, until=never).n_draws == 40
     assert never.found["draws"] == 36
 
 
