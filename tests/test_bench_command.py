@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+import problems
 from patrac_native.cli.main import main
 from patrac_native.engine import _core, default_simd_level, simd_levels
 from patrac_native.studies import bench
@@ -13,10 +14,7 @@ from patrac_native.studies.floor import MULTIPLY_ADD, NORMAL, floor_microseconds
 def posterior(architecture: pn.Architecture, likelihood: pn.Likelihood, m: int = 1) -> pn.Posterior:
     """Return a posterior of a 3-6-5-m network with seven rows."""
     rng = np.random.default_rng(0)
-    sizes = (3, 6, 5, m)
-    weights = [rng.standard_normal(shape) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
-    net = pn.Network(weights, [rng.standard_normal(size) for size in sizes[1:]])
-    X = rng.standard_normal((7, 3))
+    net, X = problems.random_network(rng, (3, 6, 5, m)), rng.normal(size=(7, 3))
     y = likelihood.sample(net.predict(X), rng)
     return pn.Posterior(net, architecture, pn.TraceClassPrior(1.5, 1.0, 1.0), likelihood, X, y)
 

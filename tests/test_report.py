@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import patrac_native as pn
+import problems
 from patrac_native.report import run_sections
 from patrac_native.report.report import Report, format_number, write_json
 from patrac_native.report.run_sections import add_run_sections
@@ -63,10 +64,7 @@ def assert_self_contained(html: str) -> Page:
 
 def small_draws() -> tuple[pn.Draws, pn.Posterior, np.ndarray]:
     X = np.linspace(-2, 2, 25)[:, None]
-    rng = np.random.default_rng(0)
-    net = pn.Network(
-        [rng.normal(size=(4, 1)), rng.normal(size=(4, 4)), rng.normal(size=(1, 4))], [np.zeros(4), np.zeros(4), [0.0]]
-    )
+    net = problems.random_network(np.random.default_rng(0), (1, 4, 4, 1))
     post = pn.Posterior(net, pn.Mix(2), pn.TraceClassPrior(1.5, 1.0, 1.0), pn.Gaussian(0.5), X, np.sin(X[:, 0]))
     draws = pn.sample(post, chains=2, draws=60, thin=2, warmup=400, seed=3, progress=False)
     return draws, post, X

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import patrac_native as pn
+import problems
 from patrac_native.cli.main import main
 from patrac_native.studies import abalone, sine
 from patrac_native.studies.demo import wine_scores
@@ -39,12 +40,9 @@ SETTINGS = SamplingSettings(steps=2000, draws=100, chains=2, warmup=1000)
 PRIOR = pn.TraceClassPrior(1.5, 2.0, 0.5)
 
 
-def small_network(problem: Problem, seed: int = 0) -> pn.Network:
+def small_network(problem: Problem) -> pn.Network:
     """A network of the problem's inputs with two hidden layers of six nodes, not trained: only shapes matter here."""
-    rng = np.random.default_rng(seed)
-    sizes = (problem.layer_sizes[0], 6, 6, 1)
-    weights = [rng.normal(size=shape) / np.sqrt(shape[1]) for shape in zip(sizes[1:], sizes[:-1], strict=True)]
-    return pn.Network(weights, [0.1 * rng.normal(size=size) for size in sizes[1:]])
+    return problems.random_network(np.random.default_rng(0), (problem.layer_sizes[0], 6, 6, 1))
 
 
 def run(problem: Problem, architecture: Any, seed: int = 5, **settings: Any) -> Outcome:

@@ -10,19 +10,14 @@ import pytest
 from monte_carlo import LEVEL, bound
 
 import patrac_native as pn
+import problems
 
 Array = npt.NDArray[Any]
 
 
 def flat_posterior(architecture: pn.Architecture, dtype: str) -> pn.Posterior:
     """Posterior on 2-5-4-2 whose likelihood, with a noise variance of 1e30, is the same number everywhere."""
-    rng = np.random.default_rng(5)
-    sizes = [2, 5, 4, 2]
-    net = pn.Network(
-        [rng.standard_normal(shape) for shape in zip(sizes[1:], sizes[:-1], strict=True)],
-        [rng.standard_normal(size) for size in sizes[1:]],
-    )
-    X, y = rng.standard_normal((9, 2)), rng.standard_normal((9, 2))
+    net, X, y = problems.regression(np.random.default_rng(5), (2, 5, 4, 2), 9)
     return pn.Posterior(net, architecture, pn.TraceClassPrior(1.7, 3.0, 0.4), pn.Gaussian(1e30), X, y, dtype=dtype)
 
 
