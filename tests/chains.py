@@ -1,4 +1,4 @@
-"""Posteriors of weighted rows, short runs of chains on them, and what holds for the draws of every kernel."""
+"""Posteriors of weighted rows, short runs of chains on them, comparisons of draws, and what holds for every kernel."""
 
 from __future__ import annotations
 

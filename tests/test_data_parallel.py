@@ -20,10 +20,10 @@ GRID = np.linspace(-2, 2, 5)[:, None]
 POINTS = np.random.default_rng(1).normal(size=(6, 10))
 
 
-def data(n: int = 30) -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
+def data() -> tuple[pn.Network, npt.NDArray[Any], npt.NDArray[Any]]:
     rng = np.random.default_rng(7)
-    X = rng.uniform(-2, 2, (n, 1))
-    y = np.sin(1.5 * X[:, 0]) + 0.9 * rng.standard_normal(n)
+    X = rng.uniform(-2, 2, (30, 1))
+    y = np.sin(1.5 * X[:, 0]) + 0.9 * rng.standard_normal(30)
     net = pn.Network([[[1.2], [-0.8], [0.5]], [[1.0, -0.7, 0.4]]], [[0.1, 0.4, -0.3], [0.0]])
     return net, X, y
 

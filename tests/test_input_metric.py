@@ -25,15 +25,15 @@ FloatArray = npt.NDArray[np.float64]
 ROTATABLE = ("full", "mix", "mix_by_layer", "sep", "sep_by_layer")
 
 
-def problem_of(architecture: str = "mix", likelihood: str = "gaussian", dtype: str = "float64") -> Problem:
+def problem_of(architecture: str = "mix", likelihood: str = "gaussian") -> Problem:
     """15 rows, 3-5-4-3."""
     rng = problems.rng_of("input metric", architecture, likelihood)
-    return problems.problem(rng, (3, 5, 4, 3), 15, architecture, likelihood, dtype=dtype)
+    return problems.problem(rng, (3, 5, 4, 3), 15, architecture, likelihood)
 
 
-def correlated(n: int, d: int, seed: int = 0) -> FloatArray:
+def correlated(n: int, d: int) -> FloatArray:
     """Inputs that vary mostly along one axis."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return rng.normal(size=(n, 1)) + 0.2 * rng.normal(size=(n, d))
 
 

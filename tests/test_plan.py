@@ -19,13 +19,11 @@ UNIT_ROUNDOFF = 0.5 * float(np.finfo(np.float64).eps)
 FloatArray = npt.NDArray[np.float64]
 
 
-def posterior(
-    net: pn.Network, architecture: pn.Architecture, prior: pn.TraceClassPrior = problems.PRIOR, n: int = 23
-) -> tuple[pn.Posterior, problems.Data]:
+def posterior(net: pn.Network, architecture: pn.Architecture) -> tuple[pn.Posterior, problems.Data]:
     """A float64 Gaussian posterior on data that depend on the network's shape alone."""
-    rng = problems.rng_of("plan data", net.layer_sizes[0], net.layer_sizes[-1], n)
-    data = problems.random_data("gaussian", rng, n, net.layer_sizes[0], net.layer_sizes[-1])
-    return pn.Posterior(net, architecture, prior, data.likelihood, data.X, data.y, dtype="float64"), data
+    rng = problems.rng_of("plan data", net.layer_sizes[0], net.layer_sizes[-1], 23)
+    data = problems.random_data("gaussian", rng, 23, net.layer_sizes[0], net.layer_sizes[-1])
+    return pn.Posterior(net, architecture, problems.PRIOR, data.likelihood, data.X, data.y, dtype="float64"), data
 
 
 # Fixed and Bayesian nodes read each other (Mix)
