@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from rank_test import LEVEL, native_blocks, network, smallest_p
 from test_rank import MGRAD_DELTA, PRIOR, PROBLEMS, gaussian
+from twins import NOT_TURNED, PersistentTwin
 
 import patrac_native as pn
 
@@ -31,45 +32,6 @@ def test_persistent_steps_pass_with_collapsed_output_weights() -> None:
     kernel = pn.MGrad(MGRAD_DELTA["gaussian"], collapse=True, persistence=PERSISTENCE)
     chain = native_blocks(kernel, THIN)
     assert smallest_p(gaussian("float64"), chain, replicates=REPLICATES, n_states=N_STATES, seed=22) > LEVEL
-
-
-def persistent_twin(delta: float, *, turned: bool) -> Any:
-    """Runs of STEPS steps in NumPy, in whitened coordinates; without `turned` a rejection leaves the noise as it is."""
-
-    def run(post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
-        scale = np.sqrt(post.prior_variance)
-        s = delta / (delta + 2 * post.prior_variance)
-        c, k = 1 - s, np.sqrt(s / (2 - s))
-        sine = np.sqrt(s * (2 - s))
-
-        def evaluate(x: Array) -> tuple[float, Array]:
-            value, g = post.log_likelihood_and_grad(scale * x, threads=1)
-            return float(value), scale * np.asarray(g, dtype=np.float64)
-
-        x, kept = theta.astype(np.float64) / scale, []
-        value, g = evaluate(x)
-        for _ in range(states):
-            p, t = rng.standard_normal(len(x)), rng.uniform(-1, 1)
-            for _ in range(STEPS):
-                a = PERSISTENCE * c
-                p = a * p + np.sqrt(1 - a**2) * rng.standard_normal(len(x))
-                kicked = p + k * g
-                y = c * x + sine * kicked
-                value_y, g_y = evaluate(y)
-                p_y = c * kicked - sine * x + k * g_y
-                # The energy of (x, p), which the map would keep were its steps small.
-                log_ratio = value_y - value + 0.5 * (p @ p - p_y @ p_y) + 0.5 * (x @ x - y @ y)
-                t += 0.1 * (0.95 + 0.1 * rng.random())
-                t -= 2 * (t > 1)
-                ratio = np.exp(min(log_ratio, 700.0))
-                if abs(t) < ratio:
-                    x, value, g, p, t = y, value_y, g_y, p_y, t / ratio
-                elif turned:
-                    p = -p
-            kept.append(scale * x)
-        return np.asarray(kept)
-
-    return run
 
 
 def regression(dtype: str) -> pn.Posterior:
@@ -107,6 +69,6 @@ def test_noise_must_be_turned_round_after_a_rejection(turned: bool) -> None:
     """The right twin keeps exact draws exact; the broken one was 7 standard errors off with 300 replicates."""
     post, rng = regression("float64"), np.random.default_rng(33)
     start = pn.sample(post, pn.Exact(), chains=1, draws=COUNT, seed=34).theta[0]
-    run = persistent_twin(DELTA, turned=turned)
+    run = PersistentTwin(DELTA, STEPS, PERSISTENCE, fault=None if turned else NOT_TURNED)
     z = distance_z(post, np.array([run(post, theta, 1, rng)[-1] for theta in start]))
     assert abs(z) < 4 if turned else z > 6

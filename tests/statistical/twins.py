@@ -28,8 +28,42 @@ STALE_WEIGHTS = "variance drawn from stale output weights"
 NOT_REFRESHED = "l and g not refreshed after the variance"
 WRONG_SHAPE = "scales drawn with the shape of twice as many parameters"
 SAME_WHITENED = "whitened coordinates kept, not theta, when the scales change"
+ROUNDED_IN_PROPOSAL = "gradient rounded in the proposal, exact in the acceptance ratio"
+ROUNDED_AT_STATE = "gradient rounded at the state, exact at the proposed point"
+NOT_TURNED = "noise not turned round after a rejection"
 GRADIENT_FAULTS = (WRONG_SIGN, STALE_AFTER_REJECTION, STALE_AFTER_ACCEPTANCE, HALF_STEP)
+ONE_END_FAULTS = (ROUNDED_IN_PROPOSAL, ROUNDED_AT_STATE)
 FAULTS = (*GRADIENT_FAULTS, NO_SLICE, NO_DETERMINANT, STALE_WEIGHTS, NOT_REFRESHED, WRONG_SHAPE, SAME_WHITENED)
+
+
+def rounded(x: Array, bits: int) -> Array:
+    """Round float64 x to `bits` significant bits, the leading one included, ties to even: bfloat16 has 8, TF32 11."""
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, bits)), exponent - bits))
+
+
+@dataclass(frozen=True)
+class GradientRounding:
+    """The gradients of a step that rounds them to `bits` significant bits (None: not at all).
+
+    The right step has the rounded gradient in the proposal and at both ends of the acceptance ratio; with a fault some
+    of these are exact.
+    """
+
+    bits: int | None
+    fault: str | None = None
+
+    def __call__(self, g: Array, unit: float = 1.0) -> Array:
+        """g rounded as a multiple of 1 / unit."""
+        return g if self.bits is None else rounded(g * unit, self.bits) / unit
+
+    def kept(self, g: Array, unit: float = 1.0) -> Array:
+        """What the chain keeps of g at its state, and the ratio uses there."""
+        return g if self.fault == ROUNDED_IN_PROPOSAL else self(g, unit)
+
+    def returning(self, g: Array, unit: float = 1.0) -> Array:
+        """What the ratio uses of g at the proposed point."""
+        return g if self.fault in ONE_END_FAULTS else self(g, unit)
 
 
 class PlainTarget:
@@ -118,6 +152,8 @@ class Twin:
         Sample the scales of the posterior's prior; they are drawn first, given the starting point.
     fault : str, optional
         What is broken.
+    bits : int, optional
+        Round gradients to so many significant bits. The kept gradient is then rescaled when the noise variance changes.
     """
 
     kernel: str
@@ -127,10 +163,14 @@ class Twin:
     noise: tuple[float, float] | None = None
     scales: bool = False
     fault: str | None = None
+    bits: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kernel not in KERNELS or self.fault not in (None, *FAULTS):
-            raise ValueError(f"kernel must be one of {KERNELS} and fault of {FAULTS}; got {self}.")
+        known = FAULTS if self.bits is None else ONE_END_FAULTS
+        if self.kernel not in KERNELS or self.fault not in (None, *known):
+            raise ValueError(f"kernel must be one of {KERNELS} and fault of {known}; got {self}.")
+        if self.bits is not None and (self.collapse or self.scales):
+            raise ValueError(f"bits is for chains on theta with fixed scales; got {self}.")
 
     def __call__(self, post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
         """Run from theta (K,) and return the next states, (states, K)."""
@@ -143,6 +183,7 @@ class Twin:
         if collapsed is not None:
             collapsed.set_prior_variance(c)
         l_u, g_u = target.evaluate(u, variance)
+        g_u = self._rounding.kept(g_u, self._unit(variance))
         for step in range(states * self.thin):
             u, l_u, g_u = self._step(target, c[: target.dim], u, l_u, g_u, variance, rng)
             keep = (step + 1) % self.thin == 0
@@ -158,7 +199,9 @@ class Twin:
                 old, variance = variance, self._variance(post, full, rng)
                 if collapsed is not None and self.fault == STALE_WEIGHTS:
                     full = collapsed.draw(u, old, rng)
-                if self.fault != NOT_REFRESHED:
+                if self.bits is not None:
+                    l_u, g_u = target.evaluate(u, variance)[0], g_u * (old / variance)
+                elif self.fault != NOT_REFRESHED:
                     l_u, g_u = target.evaluate(u, variance)
             if self.scales:
                 before, c = c, self._prior_variance(post, full, rng)
@@ -177,26 +220,38 @@ class Twin:
         """One transition given C and the noise variance: the next state, its l and the g that the next step uses."""
         if self.kernel == "elliptical slice":
             return self._slice(target, c, u, l_u, variance, rng)
-        delta = self.step_size
+        delta, unit = self.step_size, self._unit(variance)
         back = delta / 2 if self.fault == HALF_STEP else delta
         wrong = self.fault == WRONG_SIGN
+        noise, drift = rng.standard_normal(len(u)), self._rounding(g_u, unit)
         if self.kernel == "pcn":
-            v = reference.pcn_proposal(u, c, rng.standard_normal(len(u)), delta)
-            l_v, g_v = target.evaluate(v, variance)
+            v = reference.pcn_proposal(u, c, noise, delta)
+        elif self.kernel == "pcnl":
+            v = reference.pcnl_proposal(u, drift, c, noise, delta)
+        else:
+            v = reference.mgrad_proposal(u, drift, c, noise, delta)
+        l_v, exact = target.evaluate(v, variance)
+        g_v = self._rounding.returning(exact, unit)
+        if self.kernel == "pcn":
             log_ratio = l_v - l_u
         elif self.kernel == "pcnl":
-            v = reference.pcnl_proposal(u, g_u, c, rng.standard_normal(len(u)), delta)
-            l_v, g_v = target.evaluate(v, variance)
             there = reference.pcnl_rho(l_u, g_u, u, v, c, delta, printed=wrong)
             log_ratio = there - reference.pcnl_rho(l_v, g_v, v, u, c, back, printed=wrong)
         else:
-            v = reference.mgrad_proposal(u, g_u, c, rng.standard_normal(len(u)), delta)
-            l_v, g_v = target.evaluate(v, variance)
             h = reference.mgrad_h(u, v, g_v, c, back) - reference.mgrad_h(v, u, g_u, c, delta)
             log_ratio = l_v - l_u + (-h if wrong else h)
+        g_v = self._rounding.kept(exact, unit)
         if np.log(rng.random()) < log_ratio:
             return v, l_v, g_u if self.fault == STALE_AFTER_ACCEPTANCE else g_v
         return u, l_u, g_v if self.fault == STALE_AFTER_REJECTION else g_u
+
+    @property
+    def _rounding(self) -> GradientRounding:
+        return GradientRounding(self.bits, self.fault)
+
+    def _unit(self, variance: float) -> float:
+        """What makes g free of the noise variance where that is sampled, so that rescaling commutes with rounding."""
+        return 1.0 if self.noise is None else variance
 
     def _slice(
         self, target: Any, c: Array, u: Array, l_u: float, variance: float, rng: np.random.Generator
@@ -233,3 +288,56 @@ class Twin:
         a, b = self.noise
         squares = -2 * float(post.log_likelihood(theta, threads=1)) - post.data.y.size * np.log(2 * np.pi)
         return float((b + 0.5 * squares) / rng.gamma(a + 0.5 * post.data.y.size))
+
+
+@dataclass(frozen=True)
+class PersistentTwin:
+    """A chain of mGrad with persistent noise, whose states are blocks of `steps` steps; see `rank_test.native_blocks`.
+
+    Attributes
+    ----------
+    bits : int, optional
+        Round gradients to so many significant bits.
+    fault : str, optional
+        NOT_TURNED or one of ONE_END_FAULTS.
+    """
+
+    step_size: float
+    steps: int
+    persistence: float = 0.9
+    bits: int | None = None
+    fault: str | None = None
+
+    def __call__(self, post: pn.Posterior, theta: Array, states: int, rng: np.random.Generator) -> Array:
+        """Run from theta (K,) in whitened coordinates and return the next states, (states, K)."""
+        scale = np.sqrt(post.prior_variance)
+        s = self.step_size / (self.step_size + 2 * post.prior_variance)
+        c, k = 1 - s, np.sqrt(s / (2 - s))
+        a, sine = self.persistence * c, np.sqrt(s * (2 - s))
+        rounding = GradientRounding(self.bits, self.fault)
+
+        def evaluate(x: Array) -> tuple[float, Array]:
+            value, g = post.log_likelihood_and_grad(scale * x, threads=1)
+            return float(value), np.asarray(g, dtype=np.float64)
+
+        x, kept = theta.astype(np.float64) / scale, []
+        value, g = evaluate(x)
+        g = rounding.kept(g)
+        for _ in range(states):
+            p, t = rng.standard_normal(len(x)), rng.uniform(-1, 1)
+            for _ in range(self.steps):
+                p = a * p + np.sqrt(1 - a**2) * rng.standard_normal(len(x))
+                y = c * x + sine * (p + k * scale * rounding(g))
+                value_y, g_y = evaluate(y)
+                p_y = c * (p + k * scale * g) - sine * x + k * scale * rounding.returning(g_y)
+                # The energy of (x, p), which the map would keep were its steps small.
+                log_ratio = value_y - value + 0.5 * (p @ p - p_y @ p_y) + 0.5 * (x @ x - y @ y)
+                t += 0.1 * (0.95 + 0.1 * rng.random())
+                t -= 2 * (t > 1)
+                ratio = np.exp(min(log_ratio, 700.0))
+                if abs(t) < ratio:
+                    x, value, g, p, t = y, value_y, rounding.kept(g_y), p_y, t / ratio
+                elif self.fault != NOT_TURNED:
+                    p = -p
+            kept.append(scale * x)
+        return np.asarray(kept)
