@@ -8,7 +8,9 @@
 
 namespace patrac::PATRAC_LEVEL {
 
-template <class T, class Zeta, template <class, class> class Target>
+// `samples_variance`: noise variances are drawn. A draw may evaluate the target again, and a kernel that holds a second
+// evaluation has twice the instructions and keeps fewer values in registers, so it is compiled apart.
+template <class T, class Zeta, template <class, class> class Target, bool samples_variance>
 class ChainBlock {
 public:
     // `workspace` has layout.size elements that the block alone uses.
@@ -112,8 +114,11 @@ private:
             marginal_ = marginal;
             target_.accepted();
         }
-        const bool draws_variance = !launch_.start && launch_.noise.follows(step);
-        if (draws_variance) draw_variance(static_cast<std::uint64_t>(step));
+        bool draws_variance = false;
+        if constexpr (samples_variance) {
+            draws_variance = !launch_.start && launch_.noise.follows(step);
+            if (draws_variance) draw_variance(static_cast<std::uint64_t>(step));
+        }
         if (block_.thread == 0) moves_.record(chain_, moved, finite, ratio, log_likelihood_ + marginal_);
         block_.sync();
         if (moves_.keeps_draw(chain_)) keep_draw(static_cast<std::uint64_t>(step), draws_variance);

@@ -34,7 +34,7 @@ void visit_tile_activation(Activation activation, const F& f) {
 
 // A chain of one block, all steps of the launch. The workspace in shared memory and the one in the device's are
 // compiled apart, so that each is addressed as what it is.
-template <class T, class Zeta, template <class, class> class Target, bool in_shared>
+template <class T, class Zeta, template <class, class> class Target, bool in_shared, bool samples_variance>
 struct ChainStage {
     static constexpr int max_threads = 256, min_blocks = 2;
     static constexpr bool sizes_cache = in_shared;
@@ -42,23 +42,31 @@ struct ChainStage {
     PATRAC_DEVICE void run(const ThreadBlock& block, const ChainLaunch<T>& work, LaunchGrid at, void* shared) const {
         T* workspace = static_cast<T*>(shared);
         if constexpr (!in_shared) workspace = work.workspace + static_cast<std::int64_t>(at.x) * work.layout.size;
-        ChainBlock<T, Zeta, Target>(block, work, at.x, workspace).run();
+        ChainBlock<T, Zeta, Target, samples_variance>(block, work, at.x, workspace).run();
     }
 };
 
 // The steps of `chains` chains, a block of `threads` threads each.
 template <class T, class Launcher>
 void launch_chains(const ChainLaunch<T>& work, int chains, int threads, Launcher& launcher) {
-    const auto in = [&](auto in_shared) {
+    const auto launch = [&](auto in_shared, auto samples_variance) {
         visit_tile_activation<T, in_shared()>(work.plan.activation, [&](auto activation) {
             using Zeta = typename decltype(activation)::type;
             const std::int64_t bytes = in_shared() ? work.layout.size * static_cast<std::int64_t>(sizeof(T)) : 0;
             const LaunchGrid grid{.x = chains};
             if (work.collapse.n_groups > 0)
-                launcher.launch(ChainStage<T, Zeta, CollapsedTarget, in_shared()>{}, work, grid, threads, bytes);
+                launcher.launch(ChainStage<T, Zeta, CollapsedTarget, in_shared(), samples_variance()>{}, work, grid,
+                                threads, bytes);
             else
-                launcher.launch(ChainStage<T, Zeta, TileTarget, in_shared()>{}, work, grid, threads, bytes);
+                launcher.launch(ChainStage<T, Zeta, TileTarget, in_shared(), samples_variance()>{}, work, grid, threads,
+                                bytes);
         });
+    };
+    const auto in = [&](auto in_shared) {
+        if (work.noise.count > 0)
+            launch(in_shared, std::true_type{});
+        else
+            launch(in_shared, std::false_type{});
     };
     if (work.workspace)
         in(std::false_type{});
