@@ -136,14 +136,21 @@ struct TileBlock {
             for (int b = layer.first_gradient; b < layer.first_gradient + layer.n_gradients; ++b) {
                 const FlatDenseGradient& entries = plan.gradients[b];
                 const int* const theta = plan.indices + entries.theta;
-                outer<T>(
-                    block, entries.n_rows, entries.n_sources, rows,
-                    [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
-                    [&](int j) { return source(l, t, plan.indices[entries.sources + j]); },
-                    [&](int i, int j, T sum) {
-                        const int k = theta[i * entries.n_sources + j];
-                        if (k >= 0) gradient[k] = starts ? sum : gradient[k] + sum;
-                    });
+                const auto add_products_with = [&](const auto& source_of) {
+                    outer<T>(
+                        block, entries.n_rows, entries.n_sources, rows,
+                        [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
+                        [&](int j) { return source_of(plan.indices[entries.sources + j]); },
+                        [&](int i, int j, T sum) {
+                            const int k = theta[i * entries.n_sources + j];
+                            if (k >= 0) gradient[k] = starts ? sum : gradient[k] + sum;
+                        });
+                };
+                // Compiled apart, so that reads of the workspace are addressed as such.
+                if (layer.n_constant == 0)
+                    add_products_with([&](int s) { return workspace_source(l, s); });
+                else
+                    add_products_with([&](int s) { return source(l, t, s); });
             }
             block.sync();  // the activations below are read no more
             if (layer.n_varying == 0) break;
@@ -170,6 +177,10 @@ struct TileBlock {
         if (s < layer.n_varying) return value_row(l - 1, s);
         if (s < layer.n_varying + layer.n_constant) return constants(l, t) + (s - layer.n_varying) * plan.stride;
         return ones;
+    }
+    // The same in a layer without constant sources.
+    PATRAC_DEVICE const T* workspace_source(int l, int s) const {
+        return s < plan.layers[l].n_varying ? value_row(l - 1, s) : ones;
     }
 
 private:
