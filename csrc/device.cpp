@@ -42,6 +42,10 @@ DeviceStatus device_status(const std::string& device) {
     throw std::invalid_argument("device: no device '" + device + "'");
 }
 
+std::int64_t emulated_barriers() {
+    return emulated::barriers();
+}
+
 int max_device_layers() {
     return max_layers;
 }

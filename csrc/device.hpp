@@ -20,6 +20,8 @@ struct DataSet;
 // "cuda" or, for tests, "emulated:N", a device of blocks of N = 1, 2, 4 .. host threads. Throws std::runtime_error with
 // the reason where the device is not usable.
 DeviceStatus device_status(const std::string& device);
+// Barriers that the blocks of emulated devices have passed in this process: what a step waits for, for tests.
+std::int64_t emulated_barriers();
 // Layers of weights that a network on a device may have.
 int max_device_layers();
 // Takes over inputs in the device's memory, whose owner the source holds, or copies them there and releases them. CUDA

@@ -2,6 +2,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/interpreter.hpp"
+#include "device.hpp"
 #include "patrac.hpp"
 
 namespace patrac::bindings {
@@ -43,6 +44,7 @@ void bind_testing(py::module_& m) {
     t.def("elementary", &elementary<double>, py::arg("name"), py::arg("x").noconvert(), py::arg("level"));
     t.def("repeat_operation", &repeat_operation, py::arg("name"), py::arg("dtype"), py::arg("repeats"),
           py::arg("level"));
+    t.def("emulated_barriers", &emulated_barriers);
     t.def("philox", &testing::philox, py::arg("counter"), py::arg("key"), py::arg("level"));
     t.def("cholesky", &cholesky, py::arg("a"), py::arg("level"));
     t.def("stream_key", &testing::stream_key, py::arg("seed"), py::arg("chain"), py::arg("level"));

@@ -101,6 +101,7 @@ struct HostBlock {
     }
     std::barrier<> barrier;
     std::deque<HostWarp> warps;
+    std::int64_t barriers = 0;  // that the block has passed
 };
 
 struct ThreadBlock {
@@ -108,6 +109,7 @@ struct ThreadBlock {
     HostBlock* host;
 
     void sync() const {
+        if (thread == 0) ++host->barriers;
         if (threads > 1) host->barrier.arrive_and_wait();
     }
 
@@ -124,15 +126,15 @@ struct ThreadBlock {
 
 #endif
 
-// x[i] of all threads, summed in the same order whoever asks; every thread gets the sums. Orders memory as sync() does,
-// in blocks of one warp too. `shared` holds reduction_values doubles that no thread uses at the same time.
+// x[i] of all threads, summed in the same order whoever asks; every thread gets the sums. `shared` holds
+// reduction_values doubles that no thread uses any more: a barrier stands between the last call and this one. The
+// threads of a block of one warp do not wait for each other.
 template <int N>
-PATRAC_DEVICE void sum_over_block(const ThreadBlock& block, double (&x)[N], double* shared) {
+PATRAC_DEVICE void sum_after_barrier(const ThreadBlock& block, double (&x)[N], double* shared) {
     static_assert(N <= 3);
     const int lanes = block.threads < exchange_size ? block.threads : exchange_size;
     for (int i = 0; i < N; ++i) x[i] = block.sum_over_lanes(x[i], lanes);
     const int warps = block.threads / lanes;
-    block.sync();  // whoever still reads the sums of the last call
     if (warps == 1) return;
     if (block.thread % lanes == 0)
         for (int i = 0; i < N; ++i) shared[block.thread / lanes * N + i] = x[i];
@@ -141,6 +143,13 @@ PATRAC_DEVICE void sum_over_block(const ThreadBlock& block, double (&x)[N], doub
         x[i] = 0.0;
         for (int w = 0; w < warps; ++w) x[i] += shared[w * N + i];
     }
+}
+
+// The same after any call. Orders memory as sync() does, in blocks of one warp too.
+template <int N>
+PATRAC_DEVICE void sum_over_block(const ThreadBlock& block, double (&x)[N], double* shared) {
+    block.sync();  // whoever still reads the sums of the last call
+    sum_after_barrier(block, x, shared);
 }
 
 // Four consecutive values, read and written at once from where they are aligned to all four.

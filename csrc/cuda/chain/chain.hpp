@@ -103,7 +103,7 @@ private:
         LogRatioSums<double> moved_by;
         for (int k = block_.thread; k < launch_.dim; k += block_.threads) moves_.add_to_ratio(k, step_size_, moved_by);
         double sum[3] = {own, moved_by.along, moved_by.bend};
-        sum_over_block(block_, sum, sums_);
+        sum_after_barrier(block_, sum, sums_);  // that of the proposal
         const double log_likelihood = constant_ + sum[0], marginal = target_.marginal();
         const double ratio = (log_likelihood + marginal) - (log_likelihood_ + marginal_) + 0.5 * (sum[2] - sum[1]);
         const bool finite = ChainMoves<T>::is_finite(ratio);
@@ -182,7 +182,7 @@ private:
         block_.sync();
 #pragma unroll 1
         for (int t = 0; t < launch_.plan.n_tiles; ++t) {
-            target_.tile.forward(t, 0);
+            target_.tile.forward(t, 0, launch_.plan.n_layers);
 #pragma unroll 1
             for (int c = 0; c < moves_.noise.count; ++c) {
                 double sum[1] = {target_.tile.squares(t, c)};

@@ -47,7 +47,7 @@ struct CollapsedTarget {
         tile.block.sync();
 #pragma unroll 1
         for (int t = 0; t < tile.plan.n_tiles; ++t) {
-            tile.forward(t, 0);
+            tile.forward(t, 0, last + 1);
             add_moments(t);
         }
         condition();
@@ -56,7 +56,7 @@ struct CollapsedTarget {
         double log_likelihood = 0.0;
 #pragma unroll 1
         for (int t = 0; t < tile.plan.n_tiles; ++t) {
-            tile.forward(t, one_tile ? last : 0);
+            tile.forward(t, one_tile ? last : 0, last + 1);
             log_likelihood += tile.likelihood(t);
             if (gradient && !one_tile) weight_features(t);
             tile.block.sync();

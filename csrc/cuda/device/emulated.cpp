@@ -19,6 +19,8 @@ namespace patrac {
 namespace emulated {
 namespace {
 
+std::atomic<std::int64_t> barriers_passed = 0;
+
 class EmulatedDevice final : public Device {
 public:
     explicit EmulatedDevice(int threads) : threads_(threads) {}
@@ -100,6 +102,7 @@ private:
         let(open);
         body(ThreadBlock{0, threads_, &host});
         join();
+        barriers_passed += host.barriers;
     }
 
     // Runs the blocks of a launch one after the other.
@@ -173,6 +176,10 @@ std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy) {
 
 DeviceStatus status(int threads) {
     return EmulatedDevice(threads).status();
+}
+
+std::int64_t barriers() {
+    return barriers_passed;
 }
 
 #define PATRAC_INSTANTIATE(T)                                                        \

@@ -11,6 +11,8 @@
 namespace patrac::emulated {
 
 DeviceStatus status(int threads);
+// Barriers that the blocks of emulated devices have passed in this process, for tests.
+std::int64_t barriers();
 std::shared_ptr<const DeviceInputs> take_inputs(InputSource source, bool copy);
 template <class T>
 std::unique_ptr<DeviceModel<T>> make_model(const DataSets<T>& data_sets, int threads);

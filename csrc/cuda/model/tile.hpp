@@ -64,7 +64,9 @@ struct TileBlock {
         double log_likelihood = 0.0;
 #pragma unroll 1
         for (int t = first; t < plan.n_tiles; t += step) {
-            forward(t, 0);
+            const bool is_narrow = has_narrow_output();
+            forward(t, 0, is_narrow ? plan.n_layers - 1 : plan.n_layers);
+            if (is_narrow) find_own_outputs(t);
             log_likelihood += likelihood(t);
             block.sync();
             if (gradient) reverse(t, t == first, gradient, plan.n_layers);
@@ -77,10 +79,10 @@ struct TileBlock {
     }
     PATRAC_DEVICE const T* tile(int t) const { return tiles + static_cast<std::int64_t>(t) * plan.tile_size; }
 
-    // From layer `first` on.
-    PATRAC_DEVICE void forward(int t, int first) const {
+    // Layers first .. end - 1.
+    PATRAC_DEVICE void forward(int t, int first, int end) const {
 #pragma unroll 1
-        for (int l = first; l < plan.n_layers; ++l) {
+        for (int l = first; l < end; ++l) {
             const FlatLayer& layer = plan.layers[l];
             const bool is_output = l + 1 == plan.n_layers;
             const T* const given = l == 0 ? given_rows(t) : nullptr;
@@ -184,6 +186,30 @@ struct TileBlock {
     }
 
 private:
+    // Whether each thread finds the outputs of its own rows, which saves a barrier: with few outputs, shared among
+    // fours of rows, most threads would have none.
+    PATRAC_DEVICE bool has_narrow_output() const { return plan.n_layers > 1 && plan.n_outputs <= 2; }
+
+    // The outputs f of the rows whose likelihood is this thread's: the sums of forward(), in its order.
+    PATRAC_DEVICE void find_own_outputs(int t) const {
+        const int l = plan.n_layers - 1;
+        const FlatLayer& layer = plan.layers[l];
+        const T *const below = value_row(l - 1, 0), *const further = constants(l, t);
+        for (int row = block.thread; row < plan.padded_rows(t); row += block.threads)
+#pragma unroll 1
+            for (int o = 0; o < layer.n_rows; ++o) {
+                const T* const weights = packed + layer.weights + o * layer.pitch;
+                const int offset = plan.indices[layer.offset_of_row + o];
+                T sum = offset >= 0 ? tile(t)[layer.offsets + offset * plan.stride + row] : T(0);
+                sum += packed[layer.biases + o];
+#pragma unroll 8
+                for (int s = 0; s < layer.n_varying; ++s) sum = fma(weights[s], below[s * plan.stride + row], sum);
+                for (int s = 0; s < layer.n_constant; ++s)
+                    sum = fma(weights[layer.constant_column + s], further[s * plan.stride + row], sum);
+                value_row(l, o)[row] = sum;
+            }
+    }
+
     template <class Terms>
     PATRAC_DEVICE double likelihood_of(int t) const {
         T* const f = value_row(plan.n_layers - 1, 0);
