@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 # Sources whose pointers and indices are in question; what lays models out for them on the host is checked for addresses
 # alone, since undefined behaviour makes it the longest to compile.
 DEVICE_SOURCES = ("races.cpp", "emulated.cpp")
-CASES = 11
+CASES = 12
 
 # (file below csrc/cuda, text, what takes its place; {} is replaced by an expression that is true for this mistake)
 Mistake = tuple[str, str, str]
@@ -27,6 +27,11 @@ BARRIERS: dict[str, tuple[Mistake, int]] = {
     # The activations below a layer are read by its gradient and written by the reverse pass that follows.
     "reverse pass": (
         ("tile.hpp", "block.sync();  // the activations below are read no more", "if (!{}) block.sync();"),
+        32,
+    ),
+    # Derivatives of a layer are written by the reverse pass and read by its gradient.
+    "derivatives below": (
+        ("tile.hpp", "block.sync();  // the derivatives below are there", "if (!{}) block.sync();"),
         32,
     ),
     # A chain's numbers are read by all threads before a draw is kept, and written by one after that. Where a draw of

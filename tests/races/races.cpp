@@ -24,6 +24,7 @@ struct Case {
     bool collapse;
     bool everything_bayesian;    // else every second parameter
     std::int64_t variances = 0;  // of the noise, that are sampled
+    std::int64_t chains = 2;     // one has the multiprocessor's memory for itself
 };
 
 template <class T>
@@ -89,7 +90,7 @@ void run(const Case& c) {
     config.warmup = {Phase{.steps = 12, .adapt = true, .target = 0.6, .first_look = 8}};
     config.draws = 2;
     config.thin = 2;
-    config.chains = 2;
+    config.chains = c.chains;
     config.seed = 5;
     const auto q = static_cast<std::size_t>(c.variances);
     if (q > 0)
@@ -98,7 +99,7 @@ void run(const Case& c) {
     std::vector<T> init(static_cast<std::size_t>(config.chains * dim), T(0.1)),
         theta(size * static_cast<std::size_t>(dim));
     std::vector<double> variance(static_cast<std::size_t>(dim), 0.5),
-        values((5 + static_cast<std::size_t>(c.variances)) * size), per_chain(2 * 2);
+        values((5 + static_cast<std::size_t>(c.variances)) * size), per_chain(2 * 2);  // for two chains at most
     std::vector<std::int64_t> counts(5 * 2);
     RunBuffers<T> buffers;
     buffers.init = init.data();
@@ -146,6 +147,17 @@ int main() {
          0.0,
          false,
          true},
+        {"one chain, whose reverse pass alternates",
+         tanh,
+         gaussian,
+         {2, 6, 7, 5, 1},
+         20,
+         KernelKind::pcnl,
+         0.0,
+         false,
+         true,
+         0,
+         1},
         {"mGrad, Bernoulli", gelu, bernoulli, {2, 5, 2}, 30, KernelKind::mgrad, 0.0, false, true},
         {"collapsed", tanh, gaussian, {2, 5, 4, 2}, 30, KernelKind::mgrad, 0.9, true, true},
         {"collapsed, scattered, tiles", relu, gaussian, {3, 24, 24, 2}, 600, KernelKind::pcnl, 0.0, true, false},

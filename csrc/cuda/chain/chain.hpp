@@ -71,7 +71,10 @@ private:
                                       moves_.packed,
                                       workspace + launch_.layout.value,
                                       workspace + launch_.layout.pre,
-                                      workspace + launch_.layout.ones};
+                                      workspace + launch_.layout.ones,
+                                      nullptr,
+                                      workspace + (launch_.layout.spare > 0 ? launch_.layout.spare : 0),
+                                      launch_.layout.spare > 0};
         if constexpr (rescales) {
             return {tile};
         } else {

@@ -1,6 +1,7 @@
 // The plan and its packed data as device functions read them, and the layout of a chain's workspace.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/block/thread_block.hpp"
@@ -82,10 +83,27 @@ struct CollapseLayout {
     int pitch, feature_column;
 };
 
+// Rows in which derivatives of every second layer lie from the one below the outputs on; 0 where the layers between,
+// whose derivatives lie where the activations above them were, are too wide for that, or there are none.
+template <class T>
+int rows_of_reverse(const DevicePlan<T>& plan) {
+    int rows = 0;
+    bool is_apart = true;
+    for (int l = plan.n_layers - 1; l > 0; --l, is_apart = !is_apart) {
+        const FlatLayer& layer = plan.layers[l];
+        if (is_apart)
+            rows = std::max(rows, layer.n_varying);
+        else if (layer.n_varying > plan.n_value_rows - layer.value)
+            return 0;
+    }
+    return rows;
+}
+
 // The workspace of one chain, in shared memory or, where it does not fit, in the device's: offsets in elements of T.
 struct WorkspaceLayout {
     int sums = 0;  // reduction_values doubles
     int packed, theta, gradient, proposed_gradient, momentum, ones, value, pre;
+    int spare = -1;  // see TileBlock; -1: the reverse pass works in place
     CollapseLayout collapse;
     int size;
 
@@ -120,6 +138,17 @@ struct WorkspaceLayout {
         }
         layout.size = next;
         return layout;
+    }
+
+    // The same with rows in which the reverse pass alternates, where that may be and at most `max_size` elements are
+    // there for them.
+    template <class T>
+    WorkspaceLayout alternating(const DevicePlan<T>& plan, std::int64_t max_size) const {
+        const int rows = rows_of_reverse(plan);
+        WorkspaceLayout layout = *this;
+        layout.spare = size;
+        layout.size += (rows * plan.stride + 3) / 4 * 4;
+        return rows > 0 && layout.size <= max_size ? layout : *this;
     }
 };
 

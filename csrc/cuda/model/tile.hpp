@@ -57,6 +57,10 @@ struct TileBlock {
     // (n_tiles, nodes, stride) of the first layer, where its sums over the inputs are found elsewhere, else null: it is
     // read as those sums, and the reverse pass leaves dl/d(pre-activation) there instead of the layer's gradient.
     T* first_layer = nullptr;
+    // (rows_of_reverse(), stride) where `alternates`: derivatives of every second layer, so that the activations below
+    // a layer stay until its gradient is found and both passes over them need one barrier.
+    T* spare = nullptr;
+    bool alternates = false;
 
     // This thread's part of the sum of l, without its constant, over tiles first, first + step ..; the gradient (K,) of
     // the block is overwritten unless null.
@@ -122,14 +126,15 @@ struct TileBlock {
     // adds to them.
     PATRAC_DEVICE void reverse(int t, bool starts, T* gradient, int top) const {
         const int rows = plan.padded_rows(t);
+        T* delta = value_row(top - 1, 0);  // dl/d(pre-activation) of layer l
 #pragma unroll 1
         for (int l = top; l-- > 0;) {
             const FlatLayer& layer = plan.layers[l];
             if (l == 0 && first_layer) {
-                T* const delta = given_rows(t);
+                T* const kept = given_rows(t);
                 for (int i = block.thread; i < layer.n_rows * rows; i += block.threads) {
                     const int at = i / rows * plan.stride + i % rows;
-                    delta[at] = value_row(0, 0)[at];
+                    kept[at] = delta[at];
                 }
                 block.sync();
                 break;
@@ -141,7 +146,7 @@ struct TileBlock {
                 const auto add_products_with = [&](const auto& source_of) {
                     outer<T>(
                         block, entries.n_rows, entries.n_sources, rows,
-                        [&](int i) { return value_row(l, plan.indices[entries.rows + i]); },
+                        [&](int i) { return delta + plan.indices[entries.rows + i] * plan.stride; },
                         [&](int j) { return source_of(plan.indices[entries.sources + j]); },
                         [&](int i, int j, T sum) {
                             const int k = theta[i * entries.n_sources + j];
@@ -154,22 +159,24 @@ struct TileBlock {
                 else
                     add_products_with([&](int s) { return source(l, t, s); });
             }
-            block.sync();  // the activations below are read no more
-            if (layer.n_varying == 0) break;
-            const DeviceContraction<T> transposed{layer.n_varying,
-                                                  {value_row(l, 0), layer.n_rows, plan.stride},
-                                                  packed + layer.weights,
-                                                  layer.pitch,
-                                                  rows};
-            contract<true>(block, transposed, DeviceSources<T>{}, 0, reverse_ends(l));
-            block.sync();
+            const bool is_last = layer.n_varying == 0;
+            if (is_last || !alternates) block.sync();  // the activations below are read no more
+            if (is_last) break;
+            // In place of the activations; or apart, and then where this layer's were, which nothing reads any more.
+            T* below = value_row(l - 1, 0);
+            if (alternates) below = delta == spare ? value_row(l, 0) : spare;
+            const DeviceContraction<T> transposed{
+                layer.n_varying, {delta, layer.n_rows, plan.stride}, packed + layer.weights, layer.pitch, rows};
+            contract<true>(block, transposed, DeviceSources<T>{}, 0, reverse_ends(l, below));
+            block.sync();  // the derivatives below are there
+            delta = below;
         }
     }
 
     // Turns the activations below layer l into dl/d(pre-activation), by other weights than the layer's.
     PATRAC_DEVICE void reverse_from(int l, const DeviceContraction<T>& sources, const DeviceSources<T>& further,
                                     int further_column) const {
-        contract<false>(block, sources, further, further_column, reverse_ends(l));
+        contract<false>(block, sources, further, further_column, reverse_ends(l, value_row(l - 1, 0)));
         block.sync();
     }
 
@@ -289,9 +296,8 @@ private:
         return plan.keeps_pre ? pre + plan.layers[l].value * plan.stride : nullptr;
     }
 
-    PATRAC_DEVICE ReverseEnds reverse_ends(int l) const {
-        T* const below = value_row(l - 1, 0);
-        return {Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : below, plan.stride};
+    PATRAC_DEVICE ReverseEnds reverse_ends(int l, T* below) const {
+        return {Zeta{plan.activation}, below, plan.keeps_pre ? pre_rows(l - 1) : value_row(l - 1, 0), plan.stride};
     }
 };
 

@@ -109,7 +109,8 @@ public:
                     slab.size * bytes, slab.is_shared, slab.packed >= 0,
                     wide_inputs()};
         }
-        const WorkspaceLayout layout = WorkspaceLayout::of(plan_, plan_.dim, persists, nullptr);
+        const WorkspaceLayout layout =
+            DeviceChains<T>::layout_of(*device_, plan_, plan_.dim, persists, nullptr, chains);
         const bool shared = DeviceChains<T>::fits_shared(*device_, layout);
         return {threads_, plan_.stride, 1, layout.size * bytes, shared, shared, "none"};
     }

@@ -63,7 +63,7 @@ public:
         launch.plan.prior_step = prior_row;
         launch.step_factor = step_factor ? step_factor_.data() : nullptr;
         launch.plan.constants = constants_.data();
-        launch.layout = WorkspaceLayout::of(plan, launch.dim, persists, shape);
+        launch.layout = layout_of(device, plan, launch.dim, persists, shape, n_chains);
         if (!fits_shared(device, launch.layout)) workspace_ = DeviceVector<T>(device, n_chains * launch.layout.size);
         launch.workspace = workspace_.data();
         if (shape) send_collapse(device, collapse, n_chains);
@@ -75,6 +75,15 @@ public:
         launch.chains = chains.data();
     }
 
+    // Where each chain has a multiprocessor for itself, shared memory is there for a second place of derivatives.
+    // Beside a second block it would be taken from the L1 cache.
+    static WorkspaceLayout layout_of(const Device& device, const DevicePlan<T>& plan, int dim, bool persists,
+                                     const FlatCollapse* collapse, std::int64_t n_chains) {
+        const DeviceStatus status = device.status();
+        const WorkspaceLayout layout = WorkspaceLayout::of(plan, dim, persists, collapse);
+        if (collapse || n_chains > status.multiprocessors) return layout;
+        return layout.alternating(plan, status.shared_bytes / static_cast<std::int64_t>(sizeof(T)));
+    }
     static bool fits_shared(const Device& device, const WorkspaceLayout& layout) {
         return layout.size * static_cast<std::int64_t>(sizeof(T)) <= device.status().shared_bytes;
     }
