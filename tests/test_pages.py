@@ -31,7 +31,7 @@ def tables(file: Path) -> Iterator[dict[str, Any]]:
     return (entry for entry in entries if isinstance(entry, dict))
 
 
-@pytest.mark.parametrize("page", ["performance.md", "tried.md", "results.md", "mutations.md"])
+@pytest.mark.parametrize("page", ["performance.md", "tried.md", "results.md", "mutations.md", "gpu.md"])
 def test_tables_are_those_of_the_records(page: str, page_tables: Any) -> None:
     """It fails if a figure is changed on the page or in a record alone."""
     text = (DOCS / page).read_text(encoding="utf-8")
