@@ -161,7 +161,7 @@ def small_chains(run: Run) -> None:
                 "chain_steps_per_second": 1e6 * chains / times.median,
                 "floor": floor,
                 "acceptance_rate": times.acceptance_rate,
-                "layout": case.post.sampled.compiled.on_device(device).layout(False),
+                "layout": case.post.sampled.compiled.on_device(device).layout(False, chains),
             }
             if chains in sizes.jax_chains:
                 found["jax"] = run.beside_jax(case, chains, f"{name} x {chains}")

@@ -18,6 +18,7 @@ import datetime
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -226,7 +227,8 @@ def with_state(rows: list[list[Any]], state: str, old: list[list[Any]]) -> list[
 def write_record(found: dict[str, list[list[Any]]], about: dict[str, Any], state: str) -> None:
     """Put what was counted into the record, beside what it has of other states of the code."""
     entries = json.loads(RECORD.read_text(encoding="utf-8"))["entries"] if RECORD.exists() else []
-    tables = {entry["name"]: entry for entry in entries}
+    remarks = [entry for entry in entries if isinstance(entry, str)]
+    tables = {entry["name"]: entry for entry in entries if not isinstance(entry, str)}
 
     def put(name: str, columns: list[str], rows: list[list[Any]]) -> None:
         tables[name] = {"name": name, **about, "columns": columns, "rows": rows}
@@ -241,7 +243,7 @@ def write_record(found: dict[str, list[list[Any]]], about: dict[str, Any], state
     if found["barriers"]:
         columns = ["1-50-50-1", "state", "a chain a multiprocessor", "more chains", "more, a variance drawn each step"]
         put("barriers", columns, with_state(found["barriers"], state, old["barriers"]))
-    text = json.dumps({"title": "What nvcc makes of a step", "entries": list(tables.values())}, indent=2)
+    text = json.dumps({"title": "What nvcc makes of a step", "entries": [*remarks, *tables.values()]}, indent=2)
     RECORD.write_text(text + "\n", encoding="utf-8")
 
 
@@ -261,12 +263,12 @@ def main() -> None:
     if options.record:
         version = subprocess.run([find_tool("nvcc"), "--version"], capture_output=True, text=True, check=True).stdout
         (release,) = re.findall(r"release [\d.]+, V([\d.]+)", version)
-        commit = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+        commit = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
         about = {
             "machine": f"nvcc {release}, {options.arch}; no card",
             "commit": subprocess.run(commit, capture_output=True, text=True, check=True).stdout.strip(),
             "date": datetime.date.today().isoformat(),
-            "command": "python bench/gpu_counts.py --record",
+            "command": shlex.join(["python", *sys.argv]),
         }
         write_record(found, about, options.state)
 

@@ -29,9 +29,9 @@ template <class T>
 struct Descent<T>::Network {
     std::shared_ptr<const Model<T>> trained, unseen;  // the latter may be null
     std::vector<T> theta, gradient, mean, square;     // (K,)
-    std::vector<T> lowest;                            // (K,), theta at the lowest loss
-    double lowest_loss = std::numeric_limits<double>::infinity();
-    double unseen_loss = std::numeric_limits<double>::infinity();  // at `lowest`
+    std::vector<T> best;                              // (K,), theta at the lowest loss
+    double best_loss = std::numeric_limits<double>::infinity();
+    double unseen_loss = std::numeric_limits<double>::infinity();  // at `best`
     std::int64_t updates = 0;
 
     // Returns the loss before the update.
@@ -40,9 +40,9 @@ struct Descent<T>::Network {
         trained->evaluate(theta.data(), 1, &log_likelihood, gradient.data(), threads);
         for (const T entry : theta) squares += static_cast<double>(entry) * static_cast<double>(entry);
         const double loss = 0.5 * l2 * squares - log_likelihood;
-        if (loss < lowest_loss) {  // false for NaN
-            lowest_loss = loss;
-            lowest = theta;
+        if (loss < best_loss) {  // false for NaN
+            best_loss = loss;
+            best = theta;
             if (unseen) {
                 unseen->evaluate(theta.data(), 1, &log_likelihood, nullptr, threads);
                 unseen_loss = -log_likelihood;
@@ -64,7 +64,7 @@ Descent<T>::Descent(Models trained, Models unseen, const T* theta, double l2, do
         if (!unseen.empty()) network.unseen = std::move(unseen[k]);
         const T* const start = theta + static_cast<std::int64_t>(k) * dim_;
         network.theta.assign(start, start + dim_);
-        network.lowest = network.theta;
+        network.best = network.theta;
         for (std::vector<T>* zeros : {&network.gradient, &network.mean, &network.square})
             zeros->assign(static_cast<std::size_t>(dim_), T(0));
         networks_.push_back(std::move(network));
@@ -81,7 +81,7 @@ std::int64_t Descent<T>::networks() const {
 
 template <class T>
 void Descent<T>::run(std::int64_t epochs, std::int64_t at_once, std::int64_t threads, double* losses, double* unseen,
-                     T* lowest) {
+                     T* best_theta) {
     parallel_for(networks(), at_once, [&](std::int64_t k, std::int64_t) {
         Network& network = networks_[static_cast<std::size_t>(k)];
         for (std::int64_t e = 0; e < epochs; ++e) {
@@ -89,7 +89,7 @@ void Descent<T>::run(std::int64_t epochs, std::int64_t at_once, std::int64_t thr
             const std::int64_t place = e * networks() + k;
             losses[place] = network.epoch(l2_, learning_rate_, threads);
             unseen[place] = network.unseen_loss;
-            std::copy(network.lowest.begin(), network.lowest.end(), lowest + place * dim_);
+            std::copy(network.best.begin(), network.best.end(), best_theta + place * dim_);
         }
     });
 }

@@ -32,10 +32,10 @@ public:
 
     // Runs epochs, each an evaluation and an update. Of each epoch and network, both (epochs, networks): the loss
     // before the update, and minus the log-likelihood of the unseen rows at the parameters of the lowest loss so far,
-    // infinite while there is none; those parameters to `lowest` (epochs, networks, K). `at_once` networks have
+    // infinite while there is none; those parameters to `best_theta` (epochs, networks, K). `at_once` networks have
     // `threads` threads each; no result depends on either. After an exception the descent cannot go on.
     void run(std::int64_t epochs, std::int64_t at_once, std::int64_t threads, double* losses, double* unseen,
-             T* lowest);
+             T* best_theta);
 
 private:
     struct Network;

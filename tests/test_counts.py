@@ -326,6 +326,27 @@ def test_quantiles_of_mixtures_are_the_least_counts(probability: float) -> None:
 
 
 @pytest.mark.parametrize("likelihood", COUNTS, ids=repr)
+def test_quantiles_are_the_least_counts_where_neighbours_differ_by_more_than_one(likelihood: Any) -> None:
+    """Alone and among others, also where one draw is far from the rest and the mean far from the quantile."""
+    f = np.array([[0.0, 38.0, 1.0], [1.0, 39.0, 1.0], [2.0, 40.0, 1.0], [3.0, 41.0, 1.0], [44.0, 42.0, 1.0]])
+
+    def least(outputs: np.ndarray, probability: float) -> float:
+        low, high = -1.0, 2.0**80
+        while low < (middle := np.floor((low + high) / 2)) < high:
+            reached = likelihood.cdf(outputs[:, None], np.full((5, 1), middle)).mean() >= probability
+            low, high = (low, middle) if reached else (middle, high)
+        return high
+
+    for probability in (0.1, 0.5, 0.75, 0.9):
+        expected = [least(f[:, c], probability) for c in range(3)]
+        together = CountMixture(f, likelihood, None).quantile(probability)
+        alone = [CountMixture(f[:, [c]], likelihood, None).quantile(probability)[0] for c in range(3)]
+        # Of neighbours the distribution function is the same but for rounding.
+        np.testing.assert_allclose(together, expected, rtol=1e-14)
+        np.testing.assert_array_equal(alone, together)
+
+
+@pytest.mark.parametrize("likelihood", COUNTS, ids=repr)
 def test_distribution_functions_from_tables_are_those_of_special_functions(likelihood: Any) -> None:
     """At inputs with tables of all lengths and without one, among others and alone, within the rounding of sums."""
     rng = np.random.default_rng(1)

@@ -62,25 +62,31 @@ def test_rows_of_weight_zero_take_no_part_in_the_training(batch_size: int) -> No
         weights[left_out] = 0.0
         descents = (Descent(problem(X, of, batch_size=batch_size), 1.0, weights[None]) for of in (y, changed))
         one, other = (list(descent.epochs(5))[-1] for descent in descents)
-        assert np.array_equal(one.lowest, other.lowest) == is_equal
+        assert np.array_equal(one.best_theta, other.best_theta) == is_equal
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_compiled_epochs_are_those_of_single_updates(dtype: str, threads: int) -> None:
-    """37 epochs are two whole calls of the core and a shorter one."""
-    X, y = linear(40)
-    held = np.array([np.arange(40) % 3 == fold for fold in range(3)])
-    weights, unseen = np.where(held, 0.0, 1.0), held / 40.0
+@pytest.mark.parametrize("shared", [False, True])
+def test_compiled_epochs_are_those_of_single_updates(
+    dtype: str, threads: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """37 epochs are two whole calls of the core and a shorter one; threads take networks, or share the rows of each."""
+    if shared:
+        monkeypatch.setattr("patrac_native.training.descent._ONE_THREAD_BELOW", 0)
+    n = 600 if shared else 40
+    X, y = linear(n)
+    held = np.array([np.arange(n) % 3 == fold for fold in range(3)])
+    weights, unseen = np.where(held, 0.0, 1.0), held / n
     descent = Descent(problem(X, y, dtype=dtype), 0.5, weights, unseen, threads=threads)
     compiled, single = list(descent.epochs(37)), list(descent._stepped_epochs(37))
     assert len(compiled) == len(single) == 37
     for one, other in zip(compiled, single, strict=True):
-        np.testing.assert_array_equal(one.lowest, other.lowest)
-        np.testing.assert_array_equal(one.unseen, other.unseen)
+        np.testing.assert_array_equal(one.best_theta, other.best_theta)
+        np.testing.assert_array_equal(one.unseen_losses, other.unseen_losses)
         # The squared norms are added in another order, those of float32 in double.
         np.testing.assert_allclose(one.losses, other.losses, rtol=1e-6 if dtype == "float32" else 1e-13)
-    assert not np.array_equal(compiled[0].lowest, compiled[-1].lowest)
+    assert not np.array_equal(compiled[0].best_theta, compiled[-1].best_theta)
 
 
 def test_updates_of_adam_are_those_of_the_paper() -> None:
@@ -90,7 +96,7 @@ def test_updates_of_adam_are_those_of_the_paper() -> None:
     likelihood = pn.Gaussian(1.0)
     one = problem(X, y, likelihood, learning_rate=rate)
     epochs = list(Descent(one, 0.5).epochs(25))
-    model, theta = one.compiled(one.row_weights), epochs[0].lowest[0].copy()
+    model, theta = one.compiled(one.row_weights), epochs[0].best_theta[0].copy()
     m, v = np.zeros_like(theta), np.zeros_like(theta)
     for t, epoch in enumerate(epochs, 1):
         value, gradient = model.log_likelihood_and_grad(theta[None], 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import threading
 import warnings
 from typing import Any, Literal
 
@@ -365,6 +367,17 @@ def test_ctrl_c_keeps_the_best() -> None:
     InterruptedSGD.calls = 4
     with pytest.raises(KeyboardInterrupt):  # nothing to keep yet
         short(X, y, optimizer=InterruptedSGD, learning_rate=1e-4)
+
+
+def test_ctrl_c_ends_epochs_of_the_core() -> None:
+    X, y = problems.sine()
+    timer = threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    with pytest.warns(UserWarning, match="interrupted after"):
+        net = short(X, y, max_epochs=10**9, patience=10**9)
+    timer.join()
+    assert net.history is not None and net.history.stopped == "interrupted"
+    assert net.history.best_loss == min(net.history.loss)
 
 
 def test_progress_bar_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,12 @@ void bind_descent_of(py::module_& m, const char* name, const char* update_name) 
            double learning_rate) {
             const py::ssize_t size = theta.size();
             require(mean.size() == size && square.size() == size && gradient.size() == size, "theta shape");
-            adam_update<T>(size, update, learning_rate, gradient.data(), mean.mutable_data(), square.mutable_data(),
-                           theta.mutable_data());
+            const T* const slope = gradient.data();
+            T *const first = mean.mutable_data(), *const second = square.mutable_data(),
+                     *const at = theta.mutable_data();
+            // All four arrays are held by the caller.
+            without_gil([&] { return points_words("an update", 1, size); },
+                        [&] { adam_update<T>(size, update, learning_rate, slope, first, second, at); });
         },
         py::kw_only(), py::arg("theta").noconvert(), py::arg("mean").noconvert(), py::arg("square").noconvert(),
         py::arg("gradient").noconvert(), py::arg("update"), py::arg("learning_rate"));
@@ -43,13 +47,13 @@ void bind_descent_of(py::module_& m, const char* name, const char* update_name) 
                 const py::ssize_t networks = descent.networks(), dim = descent.dim();
                 Array<double> losses({static_cast<py::ssize_t>(epochs), networks}),
                     unseen({static_cast<py::ssize_t>(epochs), networks});
-                Array<T> lowest({static_cast<py::ssize_t>(epochs), networks, dim});
+                Array<T> best_theta({static_cast<py::ssize_t>(epochs), networks, dim});
                 double *const loss = losses.mutable_data(), *const of_unseen = unseen.mutable_data();
-                T* const parameters = lowest.mutable_data();
+                T* const parameters = best_theta.mutable_data();
                 // All three arrays are held by this frame.
                 without_gil([&] { return points_words("a training", epochs * networks, dim, "networks"); },
                             [&] { descent.run(epochs, at_once, threads, loss, of_unseen, parameters); });
-                return py::make_tuple(losses, lowest, unseen);
+                return py::make_tuple(losses, best_theta, unseen);
             },
             py::arg("epochs"), py::kw_only(), py::arg("at_once"), py::arg("threads"));
 }

@@ -148,7 +148,7 @@ PATRAC_DEVICE void sum_after_barrier(const ThreadBlock& block, double (&x)[N], d
 // The same after any call. Orders memory as sync() does, in blocks of one warp too.
 template <int N>
 PATRAC_DEVICE void sum_over_block(const ThreadBlock& block, double (&x)[N], double* shared) {
-    block.sync();  // whoever still reads the sums of the last call
+    block.sync();  // the sums of the last call have been read
     sum_after_barrier(block, x, shared);
 }
 

@@ -83,8 +83,9 @@ struct CollapseLayout {
     int pitch, feature_column;
 };
 
-// Rows in which derivatives of every second layer lie from the one below the outputs on; 0 where the layers between,
-// whose derivatives lie where the activations above them were, are too wide for that, or there are none.
+// The rows of a second place for derivatives, which those of every second layer take, from the one below the outputs on;
+// the others take the rows of the activations above, which are read no more. 0 if those are too few, or there is no
+// hidden layer.
 template <class T>
 int rows_of_reverse(const DevicePlan<T>& plan) {
     int rows = 0;
@@ -140,8 +141,7 @@ struct WorkspaceLayout {
         return layout;
     }
 
-    // The same with rows in which the reverse pass alternates, where that may be and at most `max_size` elements are
-    // there for them.
+    // The same with a second place for derivatives, or as it is if that has no rows or makes it larger than `max_size`.
     template <class T>
     WorkspaceLayout alternating(const DevicePlan<T>& plan, std::int64_t max_size) const {
         const int rows = rows_of_reverse(plan);

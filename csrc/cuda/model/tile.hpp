@@ -43,15 +43,15 @@ struct TanhActivation {
     }
 };
 
-// One block's view of the plan, its data and its workspace. Every thread of the block calls every function; each ends
-// with all of its results visible to the block.
+// One block's view of the plan, its data and its workspace. Every thread of the block calls every function; each but
+// likelihood() and find_own_outputs() ends with all of its results visible to the block.
 template <class T, class Zeta>
 struct TileBlock {
     ThreadBlock block;
     const DevicePlan<T>& plan;
     const T *tiles, *inputs, *parameters;  // of the block's data set
     T* packed;                             // (n_packed,) parameters
-    T* value;       // (n_value_rows, stride): activations, which the reverse pass turns into dl/d(pre-activation)
+    T* value;       // (n_value_rows, stride): activations, over which the reverse pass writes dl/d(pre-activation)
     T* pre;         // the same before the activation, where plan.keeps_pre
     const T* ones;  // (stride,)
     // (n_tiles, nodes, stride) of the first layer, where its sums over the inputs are found elsewhere, else null: it is

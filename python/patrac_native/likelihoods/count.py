@@ -225,14 +225,16 @@ class CountMixture(TargetMixture):
 
     def _least_count(self, probability: float | FloatArray, start: FloatArray | None = None) -> FloatArray:
         """Return what `quantile` does, of one probability or of one for each input (n,), searched from `start` (n,)."""
-        low, high, step = np.full(self.n_inputs, -1.0), np.full(self.n_inputs, np.inf), 1.0
+        low, high = np.full(self.n_inputs, -1.0), np.full(self.n_inputs, np.inf)
         count = np.maximum(np.ceil(self.mean() if start is None else start), 0.0)
-        # The quantile is above `low` and at most `high`, whose neighbours differ by more than 1 from 2^53 on.
+        # The quantile is above `low` and at most `high`, whose neighbours differ by more than 1 from 2^53 on; the first
+        # step leads to a neighbour.
+        step = np.maximum(1.0, np.spacing(np.minimum(count, np.finfo(np.float64).max)))
         while (open_ones := (low < count) & (count < high)).any():
             reached = self._upto(np.where(open_ones, count, -1.0)) >= probability
             low, high = np.where(open_ones & ~reached, count, low), np.where(open_ones & reached, count, high)
             # Away from the start by steps that double until there are counts on both sides, then halfway between them.
-            with np.errstate(invalid="ignore"):  # infinity less infinity, where no count is enough
+            with np.errstate(invalid="ignore", over="ignore"):  # where no count is enough, they are infinite in the end
                 halfway = np.floor(0.5 * (low + high))
                 down = np.where(low < 0.0, np.maximum(high - step, halfway), halfway)
             count, step = np.where(np.isinf(high), low + step, down), 2.0 * step

@@ -32,7 +32,7 @@ Evaluate = Callable[[], tuple[float, RealArray]]  # of loss and gradient (p,) at
 _ONE_THREAD_BELOW = 50_000_000
 # Bounds on the epochs, and on their multiply-adds, of one call of the core. The last call of a training goes on beyond
 # its end.
-_BLOCK_EPOCHS, _BLOCK_WORK = 16, 100_000_000
+_CALL_EPOCHS, _CALL_WORK = 16, 100_000_000
 # The process that imported this. One that is forked from it lacks torch's other threads, for which torch would wait
 # forever.
 _PROCESS = os.getpid()
@@ -118,19 +118,19 @@ class Problem:
 
 
 class Epoch(NamedTuple):
-    """What an epoch of k networks began with, and what was best up to then."""
+    """The losses of k networks before their update in an epoch, and the best parameters so far."""
 
     losses: FloatArray  # (k,), penalised
-    lowest: RealArray  # (k, p), the parameters of the lowest losses so far
-    unseen: FloatArray  # (k,), the losses of unseen rows at those, without penalty; infinite where there are none
+    best_theta: RealArray  # (k, p), at the lowest loss of each network
+    unseen_losses: FloatArray  # (k,), those of unseen rows at `best_theta`, without penalty; infinite without such rows
 
 
 class Descent:
     """The training of k networks in step, each under row weights (n,) of its own, on at most `threads` threads.
 
-    `weights` (k, n) are by default those of the problem, for one network; `unseen` (k, n) those of rows by which it is
-    judged. A loss is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters; the sum over a mini-batch is scaled
-    by n / batch_size.
+    `weights` (k, n) are by default those of the problem, for one network; `unseen_weights` (k, n) those of the rows by
+    which it is judged. A loss is sum_r w_r nll_r + (l2 / 2) * squared norm of the parameters; the sum over a mini-batch
+    is scaled by n / batch_size.
     """
 
     def __init__(
@@ -138,55 +138,55 @@ class Descent:
         problem: Problem,
         l2: float,
         weights: FloatArray | None = None,
-        unseen: FloatArray | None = None,
+        unseen_weights: FloatArray | None = None,
         *,
         threads: int | None = None,
     ) -> None:
-        self._problem, self._l2, self._most = problem, float(l2), threads
+        self._problem, self._l2, self._max_threads = problem, float(l2), threads
         self._weights = problem.row_weights[None] if weights is None else weights
-        self._unseen = [] if unseen is None else [problem.compiled(part) for part in unseen]
+        self._unseen_models = [] if unseen_weights is None else [problem.compiled(part) for part in unseen_weights]
 
-    def epochs(self, most: int | None = None) -> Iterator[Epoch]:
+    def epochs(self, max_epochs: int | None = None) -> Iterator[Epoch]:
         """Train from the start, and yield the epochs, at most so many; those of Adam on all rows are the core's."""
         if _is_adam(self._problem.optimizer) and self._problem.batch_size == self._problem.n_rows:
-            return self._compiled_epochs(most)
-        return self._stepped_epochs(most)
+            return self._compiled_epochs(max_epochs)
+        return self._stepped_epochs(max_epochs)
 
-    def _compiled_epochs(self, most: int | None) -> Iterator[Epoch]:
+    def _compiled_epochs(self, max_epochs: int | None) -> Iterator[Epoch]:
         """Run several epochs in a call, which would otherwise take as long as the gradient of a small network."""
         problem = self._problem
         starts = np.array([_start(problem, weights)[0] for weights in self._weights])
         build: Any = _core.Descent32 if problem.dtype == "float32" else _core.Descent64
         trained = [problem.compiled(weights) for weights in self._weights]
         core = build(
-            trained=trained, unseen=self._unseen, theta=starts, l2=self._l2, learning_rate=problem.learning_rate
+            trained=trained, unseen=self._unseen_models, theta=starts, l2=self._l2, learning_rate=problem.learning_rate
         )
-        threads = problem.threads(problem.n_rows, self._most)
-        at_once = 1 if threads > 1 else thread_count(self._most)
-        block = max(1, min(_BLOCK_EPOCHS, _BLOCK_WORK // (starts.size * problem.n_rows)))
+        threads = problem.threads(problem.n_rows, self._max_threads)
+        at_once = 1 if threads > 1 else thread_count(self._max_threads)
+        per_call = max(1, min(_CALL_EPOCHS, _CALL_WORK // (starts.size * problem.n_rows)))
         done = 0
-        while most is None or done < most:
-            count = block if most is None else min(block, most - done)
+        while max_epochs is None or done < max_epochs:
+            count = per_call if max_epochs is None else min(per_call, max_epochs - done)
             yield from map(Epoch, *core.run(count, at_once=at_once, threads=threads))
             done += count
 
-    def _stepped_epochs(self, most: int | None) -> Iterator[Epoch]:
+    def _stepped_epochs(self, max_epochs: int | None) -> Iterator[Epoch]:
         """Train each network by steps of any optimiser, on all rows or on mini-batches."""
         problem, k = self._problem, len(self._weights)
-        networks = [_Stepped(problem, self._l2, weights, self._most) for weights in self._weights]
-        threads = problem.threads(problem.n_rows, self._most)
-        lowest = [network.theta.copy() for network in networks]
-        lowest_losses, unseen = np.full(k, math.inf), np.full(k, math.inf)
-        for _ in itertools.count() if most is None else range(most):
+        networks = [_Stepped(problem, self._l2, weights, self._max_threads) for weights in self._weights]
+        threads = problem.threads(problem.n_rows, self._max_threads)
+        best = [network.theta.copy() for network in networks]
+        best_losses, unseen_losses = np.full(k, math.inf), np.full(k, math.inf)
+        for _ in itertools.count() if max_epochs is None else range(max_epochs):
             losses = np.empty(k)
             for index, network in enumerate(networks):
                 with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is said in words
                     theta, losses[index] = network.epoch()
-                if losses[index] < lowest_losses[index]:  # False for NaN
-                    lowest_losses[index], lowest[index] = losses[index], theta
-                    if self._unseen:
-                        unseen[index] = -self._unseen[index].log_likelihood(theta[None], threads)[0]
-            yield Epoch(losses, np.array(lowest), unseen.copy())
+                if losses[index] < best_losses[index]:  # False for NaN
+                    best_losses[index], best[index] = losses[index], theta
+                    if self._unseen_models:
+                        unseen_losses[index] = -self._unseen_models[index].log_likelihood(theta[None], threads)[0]
+            yield Epoch(losses, np.array(best), unseen_losses.copy())
 
 
 class _Stepped:

@@ -136,7 +136,7 @@ def train(
     ImportError
         If an optimiser of torch is asked for, and torch is not installed.
     KeyboardInterrupt
-        If Ctrl-C is pressed while penalty and number of epochs are being chosen.
+        If Ctrl-C is pressed while penalty and number of epochs are being chosen, or during the first epochs.
 
     Warns
     -----
@@ -249,7 +249,7 @@ def _descend(
                 break
             if best is None or loss < best.loss:
                 # One assignment, so that Ctrl-C cannot separate the loss from its parameters.
-                best = _Best(loss, len(losses) - 1, epoch.lowest[0])
+                best = _Best(loss, len(losses) - 1, epoch.best_theta[0])
             elif len(losses) - 1 - best.epoch >= patience:
                 stopped = "patience"
                 break
