@@ -90,7 +90,7 @@ def test_the_record_keeps_other_states(gpu_counts: Any, tmp_path: Path, monkeypa
 def test_barriers_of_a_step(gpu_counts: Any) -> None:
     """Those of 1-50-50-1; the record and docs/gpu.md have them."""
     record = json.loads((BENCH / "results" / "performance" / "gpu_counts.json").read_text())
-    (table,) = [entry for entry in record["entries"] if entry["name"] == "barriers"]
+    (table,) = [one for one in record["entries"] if isinstance(one, dict) and one["name"] == "barriers"]
     recorded = [[row[0], *row[2:]] for row in table["rows"] if row[1] == "now"]
     assert gpu_counts.barriers_of_steps() == recorded
 

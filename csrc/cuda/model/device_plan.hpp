@@ -83,8 +83,8 @@ struct CollapseLayout {
     int pitch, feature_column;
 };
 
-// The rows of a second place for derivatives, which those of every second layer take, from the one below the outputs on;
-// the others take the rows of the activations above, which are read no more. 0 if those are too few, or there is no
+// The rows of a second place for derivatives, which those of every second layer take, from the one below the outputs
+// on; the others take the rows of the activations above, which are read no more. 0 if those are too few, or there is no
 // hidden layer.
 template <class T>
 int rows_of_reverse(const DevicePlan<T>& plan) {
