@@ -167,13 +167,13 @@ def barriers_of_steps() -> list[list[Any]]:
     import numpy as np
 
     import patrac_native as pn
-    from patrac_native.engine import _core
+    from patrac_native.engine import testing
 
     def passed(post: pn.Posterior, steps: int, chains: int, options: dict[str, Any]) -> float:
         options = {"chains": chains, "draws": 1, "thin": steps, "warmup": None, "progress": False} | options
-        before = _core.testing.emulated_barriers()
+        before = testing.emulated_barriers()
         pn.sample(post, pn.PCNL(0.01), device="emulated:64", **options)
-        return (_core.testing.emulated_barriers() - before) / chains
+        return (testing.emulated_barriers() - before) / chains
 
     rng = np.random.default_rng(0)
     sizes = (1, 50, 50, 1)
