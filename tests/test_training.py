@@ -371,11 +371,15 @@ def test_ctrl_c_keeps_the_best() -> None:
 
 def test_ctrl_c_ends_epochs_of_the_core() -> None:
     X, y = problems.sine()
-    timer = threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,))
-    timer.start()
-    with pytest.warns(UserWarning, match="interrupted after"):
-        net = short(X, y, max_epochs=10**9, patience=10**9)
-    timer.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background leaves it ignored
+    timer = threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,))
+    try:
+        timer.start()
+        with pytest.warns(UserWarning, match="interrupted after"):  # or after some ten seconds without
+            net = short(X, y, max_epochs=300_000, patience=300_000)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
     assert net.history is not None and net.history.stopped == "interrupted"
     assert net.history.best_loss == min(net.history.loss)
 
