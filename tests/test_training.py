@@ -376,7 +376,7 @@ def test_ctrl_c_ends_epochs_of_the_core() -> None:
     try:
         timer.start()
         with pytest.warns(UserWarning, match="interrupted after"):  # or after some ten seconds without
-            net = short(X, y, max_epochs=300_000, patience=300_000)
+            net = short(X, y, max_epochs=5_000_000, patience=5_000_000)
     finally:
         timer.join()
         signal.signal(signal.SIGINT, before)
