@@ -48,7 +48,7 @@ BARRIERS: dict[str, tuple[Mistake, int]] = {
     "sums of one warp": (
         (
             "thread_block.hpp",
-            "block.sync();  // whoever still reads the sums of the last call",
+            "block.sync();  // the sums of the last call have been read",
             "if (!{}) block.sync();",
         ),
         32,
