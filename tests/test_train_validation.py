@@ -84,13 +84,13 @@ def test_compiled_epochs_are_those_of_single_updates(
     for one, other in zip(compiled, single, strict=True):
         np.testing.assert_array_equal(one.best_theta, other.best_theta)
         np.testing.assert_array_equal(one.unseen_losses, other.unseen_losses)
-        # The squared norms are added in another order, those of float32 in double.
-        np.testing.assert_allclose(one.losses, other.losses, rtol=1e-6 if dtype == "float32" else 1e-13)
+        # The squared norms of the 26 parameters are added in another order, those of float32 in double.
+        np.testing.assert_allclose(one.losses, other.losses, rtol=26 * float(np.finfo(dtype).eps))
     assert not np.array_equal(compiled[0].best_theta, compiled[-1].best_theta)
 
 
 def test_updates_of_adam_are_those_of_the_paper() -> None:
-    """Algorithm 1 of Kingma & Ba (2015), written out in float64."""
+    """Algorithm 1 of Kingma & Ba (2015), written out in float64; an update differs by a few roundings."""
     X, y = linear(40)
     rate, first, second, epsilon = 0.01, 0.9, 0.999, 1e-8
     likelihood = pn.Gaussian(1.0)
