@@ -264,6 +264,20 @@ def test_posteriors_of_one_run_on_a_device_must_be_alike(device: str) -> None:
 
 
 @one_thread_and_cuda
+def test_superchains_end_the_warmup_of_a_device_as_that_of_the_cpu(device: str) -> None:
+    """The same step, and one step size for the chains of each posterior; those of two posteriors differ."""
+    warmup = pn.Warmup((Phase(5120, target=0.6, first_look=160, average=True, superchains=4),))
+    posts = replicates()[:2]
+    arguments: dict[str, Any] = {"chains": 32, "draws": 2, "warmup": warmup}
+    own, cpu = (run(posts[0], pn.MGrad(), where, **arguments) for where in (device, "cpu"))
+    assert own.settings["warmup_stable"] and own.settings["warmup_steps"] == cpu.settings["warmup_steps"]
+    np.testing.assert_allclose(own.stats["step_size"], cpu.stats["step_size"], rtol=ERROR_64)
+    together = pn.sample_many(posts, pn.MGrad(), seed=9, progress=False, device=device, **arguments)
+    sizes = [np.unique(draws.stats["step_size"]) for draws in together]
+    assert [len(one) for one in sizes] == [1, 1] and sizes[0] != sizes[1]
+
+
+@one_thread_and_cuda
 def test_each_posterior_of_a_run_ends_its_warmup_by_its_own_chains(device: str) -> None:
     """All end at the same step: where the last of them is stable, or at the longest."""
     warmup = pn.Warmup((Phase(640, target=0.6, first_look=80, average=True),))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import pytest
@@ -175,6 +177,36 @@ def test_a_summary_in_words() -> None:
     kernel = "MGrad(collapse=True, persistence=0.9)"
     assert f"{draws.network.architecture.label()} by {kernel}: 2 chains x 100 draws (thin 5)" in text
     assert "90% interval" in text and "max R-hat" in text and "steps/s" in text
+
+
+def test_a_summary_of_superchains_takes_those_of_one_start_as_one_chain() -> None:
+    """With one draw of each of 64 chains, R-hat and ESS are those of four chains of sixteen draws; files keep it."""
+    problem = problems.problem(problems.rng_of("superchains"), (2, 4, 1), 20, "mix")
+    warmup = pn.Warmup((pn.Warmup.Phase(64, target=0.6, average=True, first_look=8, superchains=4),))
+    with catch_warnings(action="ignore"):
+        draws = pn.sample(problem.post, pn.PCNL(), chains=64, draws=1, warmup=warmup, seed=2)
+    X = problem.post.data.X[:5]
+    found, f = draws.summary(X), draws.predict(X).reshape(4, 16, 5, 1)
+    whole = pn.diagnostics.convergence(f)
+    for name in ("rhat", "ess_bulk", "ess_tail", "mcse_mean", "mean", "sd"):
+        np.testing.assert_array_equal(getattr(found.function, name), getattr(whole, name), err_msg=name)
+    log_likelihood = pn.diagnostics.convergence(draws.stats["log_likelihood"].reshape(4, 16))
+    assert found.log_likelihood.max_rhat == log_likelihood.max_rhat
+    assert (found.n_chains, found.n_draws, found.superchains, found.evidence.n_chains) == (64, 1, 4, 4)
+    assert found.steps_per_second == 64 * (draws.settings["warmup_steps"] + 1) / draws.settings["seconds"]
+    assert found.rerun_error.unit == "starts"
+    text = str(found)
+    assert "64 chains x 1 draws (thin 1), 4 superchains" in text and "acceptance by superchain: " in text
+    # Chains of which a superchain has lost some are judged one by one, which takes four draws of each.
+    with pytest.raises(ValueError, match="f has 1 draws in each chain"):
+        draws[:50, :].summary(X)
+    assert draws[:32, :].summary(X).superchains == 2
+
+
+def test_a_summary_of_many_chains_has_the_range_of_their_rates() -> None:
+    draws, _ = sampled(draws=4, chains=20)
+    text = str(draws.summary(np.zeros((1, 2))))
+    assert re.search(r"acceptance by chain: \d\.\d\d to \d\.\d\d, median \d\.\d\d; ", text)
 
 
 def test_steps_per_second_counts_all_chains_and_the_warmup() -> None:

@@ -91,6 +91,7 @@ def test_a_model_refuses_what_its_likelihood_or_kernel_lacks() -> None:
         average=False,
         target=0.0,
         first_look=0,
+        superchains=0,
     )
     step |= {"warmup": [], "sampling": phase, "seed": 0, "threads": 1}
     sampled = _core.SampledVariance(shape=2.0, rate=np.ones(1), initial=np.ones(1), every=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -311,6 +312,95 @@ def test_a_phase_ends_at_the_first_look_at_which_r_hat_of_its_second_half_is_sma
     assert len(ends) >= 3
 
 
+def nested_rhat(log_likelihood: npt.NDArray[np.float64], superchains: int) -> float:
+    """Return the nested R-hat of values (chains, times); a superchain counts once for each time."""
+    groups = np.stack(np.split(log_likelihood, superchains))  # (superchain, chain, time)
+    within = groups.var(axis=1, ddof=1).mean()
+    return float(np.sqrt(1 + groups.mean(axis=1).var(ddof=1) / within))
+
+
+def test_superchains_end_a_phase_by_the_nested_r_hat_of_one_value_of_each_chain() -> None:
+    """Batches of one step: what is compared is the log-likelihood at the look, and at half of its steps."""
+    post, ends, superchains, chains = posterior(variance=1.0), set(), 3, 24
+    warmup = pn.Warmup((Phase(512, first_look=8, superchains=superchains),))
+    bound = np.sqrt(1 + superchains / chains + min(0.02, 2 * np.sqrt(2 / (superchains - 1)) * superchains / chains))
+    for seed in range(8):
+        settings: dict[str, Any] = {"chains": chains, "seed": seed}
+        found = pn.sample(post, pn.PCNL(0.1), draws=3, warmup=warmup, **settings)
+        start = pn.sample(post, pn.PCNL(1e-12), draws=1, warmup=None, chains=superchains, seed=seed).theta[:, 0]
+        start[0] = post.theta_map
+        steps = pn.sample(
+            post, pn.PCNL(0.1), draws=512, warmup=None, init=np.repeat(start, chains // superchains, axis=0), **settings
+        ).stats["log_likelihood"]
+        looks = (8, 16, 32, 64, 128, 256)
+        rhats = {look: nested_rhat(steps[:, [look // 2 - 1, look - 1]], superchains) for look in looks}
+        assert min(abs(one - bound) for one in rhats.values()) > 1e-5  # starts are those of the run but for 1e-12
+        assert found.settings["warmup_steps"] == next((look for look in looks if rhats[look] <= bound), 512)
+        assert found.settings["starts"] == np.repeat(range(superchains), chains // superchains).tolist()
+        ends.add(found.settings["warmup_steps"])
+    assert len(ends) >= 3
+
+
+def test_superchains_that_agree_go_on_with_one_step_size() -> None:
+    """The geometric mean of what each chain would have taken alone; chains that do not agree keep their own."""
+    post, settings = posterior(variance=1.0), {"chains": 32, "draws": 1, "seed": 3}
+    phase = Phase(4096, target=0.6, average=True, first_look=64, superchains=4)
+    agreed = pn.sample(post, pn.PCNL(), warmup=pn.Warmup((phase,)), **settings)
+    assert agreed.settings["warmup_stable"]
+    assert len(np.unique(agreed.stats["step_size"])) == 1
+    # A phase of the same chains that ends at the same step: none of them agree, since there is no comparison.
+    steps = agreed.settings["warmup_steps"]
+    longest = replace(phase, steps=steps, first_look=steps)
+    with pytest.warns(UserWarning, match="the warm-up ended after"):
+        alone = pn.sample(
+            post, pn.PCNL(), warmup=pn.Warmup((replace(longest, superchains=16),), step_size=1e-9), **settings
+        )
+    assert len(np.unique(alone.stats["step_size"])) == 32
+
+
+def test_many_chains_in_two_modes_do_not_agree() -> None:
+    """Superchains that start in modes of different height, between which no chain moves."""
+
+    def two_modes(theta: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        away = theta[0] - np.sign(theta[0]) * 20
+        return -50 * away**2 + 5 * np.sign(theta[0]), np.array([-100 * away])
+
+    target = pn.Target(two_modes, np.array([400.0]))
+    start = np.repeat([[20.0], [-20.0], [20.1], [-20.1]], 4, axis=0)
+    warmup = pn.Warmup.many_chains(pn.PCNL(), 4, at_most=800)
+    with pytest.warns(UserWarning, match="the warm-up ended after 800 steps"):
+        draws = pn.sample(target, pn.PCNL(), chains=16, draws=1, warmup=warmup, init=start, seed=0)
+    assert draws.settings["warmup_stable"] is False
+
+
+@pytest.mark.slow
+def test_short_runs_of_many_chains_are_draws_of_the_posterior() -> None:
+    """One draw of each of 4,096 chains against the exact posterior, which is normal.
+
+    What the comparison of superchains lets pass is of the order of the error of that many draws, 1/64. A warm-up of a
+    tenth of the steps is told apart.
+    """
+    net, X, y = problems.regression(problems.rng_of("many chains"), (2, 6, 6, 1), 40)
+    post = pn.Posterior(net, pn.Out(6), problems.PRIOR, pn.Gaussian(0.3), X, y, dtype="float64")
+    exact = pn.sample(post, pn.Exact(), chains=1, draws=100_000, seed=1).theta[0]
+    for kernel in (pn.PCNL(), pn.MGrad(persistence=0.9)):
+        warmup = pn.Warmup.many_chains(kernel, 32)
+        draws = pn.sample(post, kernel, chains=4096, draws=1, warmup=warmup, seed=2)
+        assert draws.settings["warmup_stable"]
+        assert largest_difference(draws.theta[:, 0], exact) < 0.1
+        early = pn.Warmup((replace(warmup.phases[0], steps=draws.settings["warmup_steps"] // 10, first_look=8),))
+        with catch_warnings(action="ignore"):
+            short = pn.sample(post, kernel, chains=4096, draws=1, warmup=early, seed=2)
+        assert largest_difference(short.theta[:, 0], exact) > 0.2
+
+
+def largest_difference(draws: npt.NDArray[np.float64], exact: npt.NDArray[np.float64]) -> float:
+    """Return the largest difference of means and of variances (draw, K), in standard deviations of one draw."""
+    mean = exact.mean(axis=0)
+    ours, theirs = (np.concatenate([one - mean, (one - mean) ** 2], axis=1) for one in (draws, exact))
+    return float((np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)).max())
+
+
 def test_persistence_of_a_phase_is_that_of_the_phase_alone() -> None:
     """The first steps differ from those of the kernel's own; without persistence nothing does."""
     post, changed = posterior(), Phase(50, accept_all=True, persistence=0.98)
@@ -366,6 +456,26 @@ def test_warmup_reaches_its_target_from_far_below_and_above(kernel: pn.Kernel, s
             lambda: Phase(5, travel=-1.0, first_look=8),
             ValueError,
             "travel of Phase must be positive and finite",
+        ),
+        (lambda: Phase(5, superchains=4), ValueError, "superchains of Phase needs first_look"),
+        (lambda: Phase(5, superchains=1, first_look=8), ValueError, "superchains of Phase must be at least 2; got 1"),
+        (
+            lambda: Phase(5, superchains=4, travel=1.0, first_look=8),
+            ValueError,
+            "superchains of Phase must be None when travel is given",
+        ),
+        (lambda: pn.Warmup.many_chains("pcnl"), TypeError, "kernel must be a kernel such as"),
+        (lambda: pn.Warmup.many_chains(pn.Exact()), ValueError, "kernel must be one of a Markov chain"),
+        (lambda: pn.Warmup.many_chains(pn.PCNL(), at_most=399), ValueError, "at_most must be at least 400; got 399"),
+        (
+            lambda: run(posterior(), pn.PCNL(), pn.Warmup.many_chains(pn.PCNL()).phases, chains=24),
+            ValueError,
+            "chains must be a multiple of the 16 superchains of the warm-up, at least twice as many; got 24",
+        ),
+        (
+            lambda: run(posterior(), pn.PCNL(), pn.Warmup.many_chains(pn.PCNL()).phases, chains=16),
+            ValueError,
+            "chains must be a multiple of the 16 superchains of the warm-up, at least twice as many; got 16",
         ),
         (lambda: pn.Warmup((200,)), TypeError, "phases of Warmup must hold Phase objects; got int"),
         (

@@ -194,13 +194,13 @@ void bind_model(py::module_& m) {
     py::class_<Phase>(m, "Phase")
         .def(py::init([](std::int64_t steps, bool adapt, double accept_low, double accept_high, bool accept_all,
                          double energy_error, double persistence, double travel, bool average, double target,
-                         std::int64_t first_look) {
+                         std::int64_t first_look, std::int64_t superchains) {
                  return Phase{steps,       adapt,  accept_low, accept_high, accept_all, energy_error,
-                              persistence, travel, average,    target,      first_look};
+                              persistence, travel, average,    target,      first_look, superchains};
              }),
              py::kw_only(), py::arg("steps"), py::arg("adapt"), py::arg("accept_low"), py::arg("accept_high"),
              py::arg("accept_all"), py::arg("energy_error"), py::arg("persistence"), py::arg("travel"),
-             py::arg("average"), py::arg("target"), py::arg("first_look"));
+             py::arg("average"), py::arg("target"), py::arg("first_look"), py::arg("superchains"));
     py::class_<SampledVariance>(m, "SampledVariance")
         .def(py::init([](double shape, const Array<double>& rate, const Array<double>& initial, std::int64_t every) {
                  require(rate.size() > 0 && rate.size() == initial.size() && every > 0, "variance");

@@ -119,20 +119,24 @@ bool run_schedule(const ChainTasks& chains, const RunConfig& config, std::int64_
         // All wait at the same step.
         if (chains.front()->schedule().sampling()) {
             if (config.early_end.is_enough()) return true;
-            for (const auto& chain : chains) chain->resume(false);
+            for (const auto& chain : chains) chain->resume();
             continue;
         }
-        if (chains.front()->schedule().phase().travel > 0.0) {
-            const bool end = chains.front()->schedule().phase_is_over() ||
-                             std::ranges::all_of(chains, [](const auto& c) { return c->schedule().has_travelled(); });
-            for (const auto& chain : chains) chain->resume(end);
-            continue;
+        const Schedule& first = chains.front()->schedule();
+        const std::int64_t superchains = first.phase().superchains;
+        bool end = first.phase_is_over();
+        double log_step = Schedule::own_log_step;
+        if (first.phase().travel > 0.0) {
+            end = end || std::ranges::all_of(chains, [](const auto& c) { return c->schedule().has_travelled(); });
+        } else {
+            BatchesOfChains batches;
+            for (const auto& chain : chains) batches.push_back(&chain->schedule().batches());
+            const bool stable = is_stable(batches, superchains);
+            end = end || stable;
+            if (end) warmup_stable[first.phase_index()] = stable;
+            if (stable && superchains > 0) log_step = shared_log_step(batches);
         }
-        std::vector<const std::vector<LogLikelihoodBatch>*> batches;
-        for (const auto& chain : chains) batches.push_back(&chain->schedule().batches());
-        const bool stable = is_stable(batches), end = stable || chains.front()->schedule().phase_is_over();
-        if (end) warmup_stable[chains.front()->schedule().phase_index()] = stable;
-        for (const auto& chain : chains) chain->resume(end);
+        for (const auto& chain : chains) end ? chain->end_phase(log_step) : chain->resume();
     }
     return false;
 }

@@ -26,7 +26,9 @@ public:
     virtual void advance(std::span<ChainTask* const> group, double seconds, const std::atomic<bool>& stop) = 0;
     virtual bool finished() const = 0;
     virtual bool waits() const = 0;  // for the other chains: at a comparison of the warm-up, or where the run may end
-    virtual void resume(bool end_phase) = 0;
+    virtual void resume() = 0;
+    // Instead of resume(), where the phase of the warm-up ends: see Schedule::next_phase().
+    virtual void end_phase(double log_step) = 0;
     virtual const Schedule& schedule() const = 0;
     virtual std::int64_t steps_left() const = 0;  // if no phase ends early
     virtual void exchange(Checkpoint& state) = 0;

@@ -1,4 +1,4 @@
-// The rule by which a warm-up ends early: step size and log-likelihood are stationary, within each chain and across
+// The rules by which a warm-up ends early: step size and log-likelihood are stationary, within each chain and across
 // chains.
 #pragma once
 
@@ -19,11 +19,23 @@ inline LogLikelihoodBatch second_half(const std::vector<LogLikelihoodBatch>& bat
     return joined(batches, batches.size() / 2, batches.size());
 }
 
+// The batches of each chain in a phase.
+using BatchesOfChains = std::vector<const std::vector<LogLikelihoodBatch>*>;
+
 // Whether the chains' warm-up may end, from the second half of each chain's batches, cut in two. Stable:
 // - R-hat of the log-likelihood over the halves of all chains (Gelman & Rubin 1992; one chain is judged by its own
 //   halves) is at most 1.1, which takes some five independent values a half;
 // - no chain's mean log step size differs between its halves by more than 0.2;
 // - no two chains' step sizes differ by more than a factor of 3: a chain elsewhere needs far smaller steps.
-bool is_stable(const std::vector<const std::vector<LogLikelihoodBatch>*>& chains);
+// With superchains, whose chains need not be long enough to be judged one by one:
+// - the nested R-hat of the log-likelihood (Margossian et al. 2024), of one value of each chain, squared, exceeds what
+//   M independent chains in each of K superchains have in the mean, 1 + 1/M, by at most twice its standard deviation,
+//   sqrt(2 / (K - 1)) / M, and at most 0.02. The superchains count twice, as they are now and as they were at half of
+//   the steps, because chains that all drift alike agree at any one time;
+// - the step sizes are as above, as the geometric mean of each superchain.
+bool is_stable(const BatchesOfChains& chains, std::int64_t superchains);
+
+// log of the step size with which chains that were compared as superchains go on: the mean over chains.
+double shared_log_step(const BatchesOfChains& chains);
 
 }  // namespace patrac

@@ -26,6 +26,9 @@ struct Phase {
     // Where positive, the chains are compared after this many steps, twice as many and so on, and the phase ends when
     // they are stable.
     std::int64_t first_look = 0;
+    // Where positive, the chains are that many superchains, each of consecutive chains that began at one point, and are
+    // compared as such; all go on with one step size. A divisor of their number, at most half of it.
+    std::int64_t superchains = 0;
 };
 
 // Moments of the log-likelihood over consecutive steps of one chain.

@@ -82,12 +82,21 @@ public:
     bool waits() const override { return waits_; }
     const Schedule& schedule() const override { return schedule_; }
 
-    void resume(bool end_phase_now) override {
+    void resume() override {
         waits_ = false;
         if (schedule_.sampling()) return;
-        if (end_phase_now) return end_phase();
         schedule_.after_look();
         transition_.set_step_size(schedule_.step_size());
+    }
+    void end_phase(double log_step) override {
+        waits_ = false;
+        const std::int64_t phase = schedule_.phase_index(), at = index_ * std::ssize(config_.warmup) + phase;
+        out_.warmup_acceptance[at] = schedule_.phase_acceptance();
+        if (index_ == 0) out_.warmup_steps[phase] = schedule_.phase_steps();
+        schedule_.next_phase(log_step);
+        transition_.set_persistence(schedule_.persistence());
+        transition_.set_step_size(schedule_.step_size());
+        out_.warmup_step_size[at] = schedule_.step_size();
     }
 
     std::int64_t steps_left() const override {
@@ -224,7 +233,7 @@ private:
         if (schedule_.compares()) find_log_likelihood();
         switch (schedule_.record(outcome.moved, outcome.log_ratio, current().log_likelihood)) {
             case Event::look: waits_ = true; break;
-            case Event::phase_end: end_phase(); break;
+            case Event::phase_end: end_phase(Schedule::own_log_step); break;
             case Event::none:
                 if (schedule_.phase().adapt) transition_.set_step_size(schedule_.step_size());
         }
@@ -374,16 +383,6 @@ private:
         steps_since_draw_ = accepted_since_draw_ = evaluated_since_draw_ = 0;
         const std::int64_t every = config_.early_end.every;
         waits_ = every > 0 && draws_ % every == 0 && draws_ < config_.draws;
-    }
-
-    void end_phase() {
-        const std::int64_t phase = schedule_.phase_index(), at = index_ * std::ssize(config_.warmup) + phase;
-        out_.warmup_acceptance[at] = schedule_.phase_acceptance();
-        if (index_ == 0) out_.warmup_steps[phase] = schedule_.phase_steps();
-        schedule_.next_phase();
-        transition_.set_persistence(schedule_.persistence());
-        transition_.set_step_size(schedule_.step_size());
-        out_.warmup_step_size[at] = schedule_.step_size();
     }
 
     const RunConfig& config_;

@@ -258,7 +258,7 @@ private:
             }
             event = schedules_[c].take_over(chains_[c].progress, std::move(own));
         }
-        bool end = true;
+        bool end = true, stable = false;
         switch (event) {
             case Event::none: return;
             case Event::look: {
@@ -266,14 +266,20 @@ private:
                     end = have_travelled() || schedule().phase_is_over();
                     break;
                 }
-                const bool stable = all_sets_stable();
+                stable = all_sets_stable();
                 end = stable || schedule().phase_is_over();
                 if (end) out_.warmup_stable[schedule().phase_index()] = stable;
                 break;
             }
             case Event::phase_end: break;
         }
-        for (std::size_t c = 0; c < schedules_.size(); ++c) end ? end_phase(c) : schedules_[c].after_look();
+        const bool shares = stable && schedule().phase().superchains > 0;
+        const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
+        for (std::size_t first = 0; first < schedules_.size(); first += of_set) {
+            const double log_step = shares ? shared_log_step(batches_of_set(first)) : Schedule::own_log_step;
+            for (std::size_t c = first; c < first + of_set; ++c)
+                end ? end_phase(c, log_step) : schedules_[c].after_look();
+        }
         if (end) send_progress();
     }
 
@@ -284,21 +290,25 @@ private:
     // Chains are compared with those on the same data.
     bool all_sets_stable() const {
         const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
-        for (std::size_t first = 0; first < schedules_.size(); first += of_set) {
-            std::vector<const std::vector<LogLikelihoodBatch>*> batches;
-            for (std::size_t c = first; c < first + of_set; ++c) batches.push_back(&schedules_[c].batches());
-            if (!is_stable(batches)) return false;
-        }
+        for (std::size_t first = 0; first < schedules_.size(); first += of_set)
+            if (!is_stable(batches_of_set(first), schedule().phase().superchains)) return false;
         return true;
     }
+    // Of the data set whose first chain is this one.
+    BatchesOfChains batches_of_set(std::size_t first) const {
+        BatchesOfChains batches;
+        for (std::size_t c = first; c < first + static_cast<std::size_t>(launch_.chains_of_set); ++c)
+            batches.push_back(&schedules_[c].batches());
+        return batches;
+    }
 
-    void end_phase(std::size_t c) {
+    void end_phase(std::size_t c, double log_step) {
         Schedule& schedule = schedules_[c];
         const std::int64_t phase = schedule.phase_index();
         const std::size_t at = c * config_.warmup.size() + static_cast<std::size_t>(phase);
         out_.warmup_acceptance[at] = schedule.phase_acceptance();
         if (c == 0) out_.warmup_steps[phase] = schedule.phase_steps();
-        schedule.next_phase();
+        schedule.next_phase(log_step);
         out_.warmup_step_size[at] = schedule.step_size();
     }
 

@@ -54,7 +54,7 @@ _OF_SOME |= {"noise_prior": str, "fitted_noise": dict, "starts": list, "seeds": 
 _WARMUP: dict[str, Any] = {"phases": (list, tuple), "step_size": (float, NoneType), "only_for": (str, NoneType)}
 _PHASE: dict[str, Any] = dict.fromkeys(("target", "energy_error", "persistence", "travel"), (float, NoneType))
 _PHASE |= {"steps": int, "accept": (list, tuple, NoneType), "accept_all": bool, "average": bool}
-_PHASE |= {"first_look": (int, NoneType)}
+_PHASE |= {"first_look": (int, NoneType), "superchains": (int, NoneType)}
 # Settings that two runs must share for their chains to be those of one.
 _SHARED = ("kernel", "warmup", "thin", "init", "device", "variance_every", "noise_prior", "has_offset", "sampler")
 _OF_OTHERS: dict[str, Any] = {"sampler": str, "thin": int, "fit": (dict, NoneType)}

@@ -99,7 +99,7 @@ def _of_chains(members: Sequence[Member]) -> tuple[str, npt.NDArray[np.intp]]:
         return "parts", chains
     if any("kernel" not in one or one["init"] == "prior" for one in settings):
         return "chains", chains
-    if len(members) == 1 and settings[0]["init"] == "given":
+    if len(members) == 1 and (settings[0]["init"] == "given" or "starts" in settings[0]):
         starts = np.asarray(settings[0].get("starts", chains))
         return ("starts", starts) if len(set(starts.tolist())) > 1 else ("one start", chains)
     return ("one start" if all(one["init"] == "map" for one in settings) else "dispersed"), chains

@@ -34,6 +34,8 @@ from patrac_native.verdict.verdict import WHOLE_KINDS, Finding, Verdict, judge, 
 
 # The verdict on a mixture leaves out members of less weight than this, which hardly contribute to predictions.
 _LEAST_WEIGHT = 0.01
+# The rates of more chains are given as a range.
+_MAX_LISTED = 16
 
 
 class _Table(ABC):
@@ -117,6 +119,9 @@ class Summary(_Table):
     n_chains, n_draws, thin : int
         Numbers of chains, of draws of each chain, and of steps for each draw; with draws from elsewhere, the number of
         given draws for each kept one.
+    superchains : int or None
+        Number of superchains (`Warmup.many_chains`), in which the chains that began at one point count as one chain
+        for R-hat and ESS; None where each chain counts.
     mean, sd, lower, upper : ndarray, shape (n, m)
         Mean, standard deviation and ends of the central interval of the quantity at the summarised inputs.
     coverage : float
@@ -129,7 +134,7 @@ class Summary(_Table):
         Effective sample size of the quantity, from its autocorrelation averaged over the inputs: by the paper's sum
         over lags up to 1000 or a tenth of the draws, and by Geyer's initial monotone sequence.
     acceptance_rate, step_size : ndarray of shape (chain,), or None
-        Means over draws; None for draws of another sampler.
+        Means over draws, of superchains if there are any; None for draws of another sampler.
     prior_scales : ScaleSummary or None
         The sampled variances of the prior; None if they are fixed.
     seconds, steps_per_second : float
@@ -168,6 +173,7 @@ class Summary(_Table):
     evidence: Evidence
     points: str = "inputs"
     advice: Mapping[str, str] = field(default_factory=dict)
+    superchains: int | None = None
 
     def verdict(self) -> Verdict:
         """Return the verdict on predictions and on the posterior, with every reason and its remedy."""
@@ -205,6 +211,8 @@ class Summary(_Table):
     def _title(self) -> str:
         duration = f", {self.seconds:.1f} s" if np.isfinite(self.seconds) else ""
         size = f"{self.n_chains} chains x {self.n_draws} draws (thin {self.thin})"
+        if self.superchains is not None:
+            size += f", {self.superchains} superchains"
         return f"{self.label} by {self.sampler}: {size}{duration}"
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -213,7 +221,8 @@ class Summary(_Table):
             steps = ("steps", "not recorded")
         else:
             speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
-            steps = ("acceptance by chain", ", ".join(f"{rate:.2f}" for rate in self.acceptance_rate) + speed)
+            unit = "chain" if self.superchains is None else "superchain"
+            steps = (f"acceptance by {unit}", _listed(self.acceptance_rate) + speed)
         return [
             (
                 f"{self.quantity} at {self.mean.shape[0]} {self.points}",
@@ -248,6 +257,35 @@ class Summary(_Table):
         return [("effective draws (Geyer)", ", ".join(parts))] if parts and np.isfinite(self.ess_geyer) else []
 
 
+def _listed(rates: FloatArray) -> str:
+    """Return the rates of chains in words: all of few, the range of many."""
+    if len(rates) <= _MAX_LISTED:
+        return ", ".join(f"{rate:.2f}" for rate in rates)
+    return f"{rates.min():.2f} to {rates.max():.2f}, median {np.median(rates):.2f}"
+
+
+def _superchains_of(run: ChainDraws) -> int | None:
+    """Return the number of superchains of a run that has them, whole and in order; else None."""
+    phases = run.settings.get("warmup", {}).get("phases", ())
+    starts = np.asarray(run.settings.get("starts", ()))
+    if not len(starts) or not any(phase.get("superchains") for phase in phases):
+        return None
+    sizes = np.unique(starts, return_counts=True)[1]
+    is_whole = len(sizes) > 1 and np.all(sizes == sizes[0]) and np.all(np.diff(starts) >= 0)
+    return len(sizes) if is_whole else None
+
+
+def _joined(stats: Mapping[str, npt.NDArray[Any]], superchains: int, size: tuple[int, int]) -> dict[str, Any]:
+    """Return statistics of draws and counts of chains with the chains of each superchain as one chain."""
+    return {
+        name: values.reshape(superchains, -1, *values.shape[2:])
+        if values.shape[:2] == size
+        else values.reshape(superchains, -1).sum(axis=1)
+        for name, values in stats.items()
+        if values.shape[:2] == size or values.ndim == 1
+    }
+
+
 def summarise(
     run: ChainDraws,
     blocks: Iterable[npt.NDArray[Any]],
@@ -266,11 +304,18 @@ def summarise(
     number of entries of (rows, m) that are done.
     """
     stats, settings, n_chains, n_draws = run.stats, run.settings, run.n_chains, run.n_draws
+    joined_chains = _superchains_of(run)
+    if joined_chains is not None:
+        # One chain after the other: within a chain draws depend on each other as ever, and chains of one start do as
+        # far as they remember it, which is what the autocorrelation and R-hat of the joined chain then show.
+        stats = _joined(stats, joined_chains, (n_chains, n_draws))
+        n_chains, n_draws, superchains = joined_chains, n_chains * n_draws // joined_chains, None
     converged, intervals, nested, squares = [], [], [], np.zeros(n_chains)
     # Halves of chains tell whether a chain agrees with itself where it shares its start with no other.
     starts = np.tile(np.arange(n_chains) if superchains is None else np.asarray(superchains), 2)
     autocorrelation = MeanAutocorrelation(n_chains, n_draws, max(1, n_draws - 2))
-    for values in blocks:
+    for block in blocks:
+        values = block.reshape(n_chains, n_draws, *block.shape[2:])
         converged.append(convergence_reporting(values, (), advance))
         intervals.append(credible_interval(values, coverage))
         autocorrelation.add(values)
@@ -287,7 +332,7 @@ def summarise(
     means = {name: stats[name].mean(axis=1) for name in ("acceptance_rate", "step_size") if name in stats}
     seconds, speed = settings.get("seconds", math.nan), math.nan
     if settings.get("completed"):
-        speed = n_chains * (settings["warmup_steps"] + n_draws * settings["thin"]) / seconds
+        speed = run.n_chains * (settings["warmup_steps"] + run.n_draws * settings["thin"]) / seconds
     fit, noise, role = settings.get("fit"), settings.get("fitted_noise"), None
     if network is not None:
         role = network.role_of_network
@@ -320,8 +365,8 @@ def summarise(
         label=f"Target(K={run.theta.shape[-1]})" if network is None else network.architecture.label(),
         sampler=evidence.sampler,
         quantity=quantity,
-        n_chains=n_chains,
-        n_draws=n_draws,
+        n_chains=run.n_chains,
+        n_draws=run.n_draws,
         thin=settings["thin"],
         mean=function.mean,
         sd=function.sd * np.sqrt((total - 1) / total),
@@ -340,6 +385,7 @@ def summarise(
         gradients=int(stats["gradients"].sum()) if "gradients" in stats else None,
         evidence=evidence,
         points=points,
+        superchains=joined_chains,
     )
 
 

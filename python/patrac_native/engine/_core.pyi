@@ -69,6 +69,7 @@ class Phase:
         average: bool,
         target: float,
         first_look: int,
+        superchains: int,
     ) -> None: ...
 
 class SampledVariance:

@@ -318,4 +318,5 @@ def _core_phase(phase: Phase, relaxation: float) -> _core.Phase:
         average=phase.average,
         target=target,
         first_look=phase.first_look or 0,
+        superchains=phase.superchains or 0,
     )

@@ -124,6 +124,11 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
     if choice.device == "cpu":
         _ = density.compiled.host  # once it is built, the quality of fit is evaluated on the host
     schedule = _resolve_warmup(settings.warmup, kernel, density)
+    if schedule.superchains and (settings.chains % schedule.superchains or settings.chains <= schedule.superchains):
+        raise ValueError(
+            f"chains must be a multiple of the {schedule.superchains} superchains of the warm-up, at least twice as "
+            f"many; got {settings.chains}."
+        )
     steps = settings.chains * (schedule.steps + settings.draws * settings.thin)
     if steps >= 2**62:  # 64-bit counters must not overflow
         raise ValueError(f"chains, warmup, draws and thin ask for {steps} steps in all; ask for fewer than 2^62.")
@@ -152,7 +157,7 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
         schedule=schedule,
         step_size=step_size,
         choice=choice,
-        start=_starting_points(density, init, settings.chains, seed),
+        start=_starting_points(density, init, settings.chains, schedule.superchains or settings.chains, seed),
         seed=seed,
         threads=threads,
         fit=density.fit_quality,
@@ -177,8 +182,15 @@ def _resolve_moments(post: Posterior | Target, settings: RunSettings, choice: De
     return check_inputs(settings.moments_at, post.network.n_inputs, "moments_at", columns=post.network.input_names)
 
 
-def _starting_points(density: SampledDensity, init: str | npt.NDArray[Any], chains: int, seed: int) -> npt.NDArray[Any]:
-    """Return the first state of each chain, (chains, K), in the dtype of the density; see `patrac_native.sample`."""
+def _starting_points(
+    density: SampledDensity, init: str | npt.NDArray[Any], chains: int, points: int, seed: int
+) -> npt.NDArray[Any]:
+    """Return the first state of each chain, (chains, K), in the dtype of the density; see `patrac_native.sample`.
+
+    Unless `init` gives them, there are as many points, a divisor of `chains`; consecutive chains share one.
+    """
+    if isinstance(init, str) and points < chains:
+        return np.repeat(_starting_points(density, init, points, points, seed), chains // points, axis=0)
     if isinstance(init, str):
         mode = density.theta_map
         if init == "map":

@@ -72,7 +72,7 @@ def assemble(
         "device_reason": choice.reason,
         "fit": None if run.fit is None else run.fit.to_dict(),
     }
-    if settings["init"] == "given":
+    if settings["init"] == "given" or run.schedule.superchains:
         starts: dict[bytes, int] = {}
         of_chains = [starts.setdefault(row.tobytes(), len(starts)) for row in run.start]
         settings |= {"starts": of_chains} if len(starts) < len(of_chains) else {}

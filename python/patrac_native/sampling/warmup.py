@@ -17,6 +17,8 @@ WINDOW, TARGET_WINDOW = 200, 10
 FIRST_COMPARISON, MAX_ADAPTIVE_STEPS, DEEP_ADAPTIVE_STEPS = 1_000, 64_000, 16_000
 # Steps with the adapted step size between the adaptive phase and the first draw.
 SETTLE_STEPS = 500
+# The same in the warm-up of many chains.
+FIRST_NESTED_COMPARISON, MAX_NESTED_STEPS = 400, 16_000
 # Of a warm-up with steps without the accept test: the shares of adapting steps before them and of these steps
 # themselves, and the squared log acceptance ratio per dimension that they aim at (docs/tried.md).
 _TRANSIENT_SHARES, TRANSIENT_ERROR = (0.05, 0.65), 0.1
@@ -64,14 +66,19 @@ class Phase:
         Number of steps before the chains are first compared, a multiple of 8, at least 8. They are compared again
         after twice as many steps and so on, and the phase ends for all chains once step sizes and log-likelihoods are
         stable (docs/method.md, section 7). By default the phase has a fixed length.
+    superchains : int, optional
+        Number of groups of consecutive chains that begin at one point each, at least 2, for many chains: a divisor of
+        the number of chains, at most half of it. With `first_look`, the chains are compared by the nested R-hat of one
+        value of each, which needs fewer steps than a comparison chain by chain. With `average`, chains that agree go on
+        with one step size.
 
     Raises
     ------
     TypeError
-        If `steps` or `first_look` is not an integer.
+        If `steps`, `first_look` or `superchains` is not an integer.
     ValueError
         If a parameter is outside its range, `accept`, `accept_all` and `target` are combined, or `energy_error` is
-        given without `accept_all` or `travel` without `first_look`.
+        given without `accept_all` or `travel` or `superchains` without `first_look`.
     """
 
     steps: int
@@ -83,6 +90,7 @@ class Phase:
     energy_error: float | None = None
     persistence: float | None = None
     travel: float | None = None
+    superchains: int | None = None
 
     def __post_init__(self) -> None:
         check_count(self.steps, "steps of Phase", least=0)
@@ -101,6 +109,14 @@ class Phase:
             check_positive(self.travel, "travel of Phase")
             if self.first_look is None:
                 raise ValueError("travel of Phase needs first_look, the number of steps before it is first checked.")
+        if self.superchains is not None:
+            check_count(self.superchains, "superchains of Phase", least=2)
+            if self.first_look is None:
+                raise ValueError(
+                    "superchains of Phase needs first_look, the number of steps before they are first compared."
+                )
+            if self.travel is not None:
+                raise ValueError("superchains of Phase must be None when travel is given, in place of a comparison.")
         if self.first_look is not None and check_count(self.first_look, "first_look of Phase") % 8:
             raise ValueError(f"first_look of Phase must be a multiple of 8; got {self.first_look}.")
         if self.accept is not None:
@@ -236,6 +252,73 @@ class Warmup:
             return cls((Phase(steps),))
         settle = steps // 4
         return cls((Phase(steps - settle, target=target, average=True), Phase(settle)))
+
+    @classmethod
+    def many_chains(cls, kernel: Kernel, superchains: int = 16, *, at_most: int = MAX_NESTED_STEPS) -> Warmup:
+        """Return a short warm-up for hundreds or thousands of chains, a few draws of each of which are wanted.
+
+        The default warm-up compares each chain with itself, which takes long chains. Here groups of chains, the
+        *superchains*, start at one point each, and the warm-up ends once their means differ no more than those of
+        independent chains would (nested R-hat, Margossian et al. 2024). They are compared after 400 steps, 800 and so
+        on, by the log-likelihood of each chain, as it is and as it was at half of the steps. The first draw follows at
+        once. `Draws.summary` then takes the chains of a superchain as one chain.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            A kernel with a step size. Each chain adapts it to the kernel's `accept_target`; at the end all chains take
+            the geometric mean. One with a step size of its own is not adapted.
+        superchains : int
+            Number of starting points, at least 2: a divisor of the number of chains, at most half of it; default 16.
+            With `init="auto"` or "prior", `sample` draws that many points for as many groups of consecutive chains.
+            Each should have 16 chains or more. The means of M independent chains differ by 1/sqrt(M) of the posterior's
+            standard deviation, so the more there are, the smaller the differences that the comparison detects.
+        at_most : int
+            Number of steps, at least 400, after which the warm-up ends even if the chains do not agree, with a warning;
+            default 16,000.
+
+        Returns
+        -------
+        Warmup
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `superchains` or `at_most` is not an integer in its range, or `kernel` is `Exact()` or no kernel.
+
+        References
+        ----------
+        Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari & Gelman (2024), Nested R-hat: assessing the convergence of
+        Markov chain Monte Carlo when running many short chains. Bayesian Analysis.
+
+        Examples
+        --------
+        >>> import patrac_native as pn
+        >>> pn.Warmup.many_chains(pn.PCNL(), 32).phases[0].superchains
+        32
+        """
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
+        if kernel.is_independent:
+            raise ValueError(f"kernel must be one of a Markov chain; {kernel} needs no warm-up.")
+        check_count(at_most, "at_most", least=FIRST_NESTED_COMPARISON)
+        target = kernel.accept_target if kernel.adapts else None
+        return cls(
+            (
+                Phase(
+                    at_most,
+                    target=target,
+                    average=kernel.adapts,
+                    first_look=FIRST_NESTED_COMPARISON,
+                    superchains=superchains,
+                ),
+            )
+        )
+
+    @property
+    def superchains(self) -> int | None:
+        """Number of groups of chains that begin at one point; None if each chain begins at its own."""
+        return next((phase.superchains for phase in self.phases if phase.superchains), None)
 
     @classmethod
     def transient(cls, kernel: Kernel, steps: int) -> Warmup:
