@@ -216,9 +216,12 @@ def run(post: pn.Posterior, kernel: pn.Kernel, device: str, start: Array, **more
     return pn.sample(post, kernel, chains=len(start), init=start, device=device, **arguments)
 
 
-STEPS = {
-    "pcnl": lambda problem, gradient: pn.PCNL(0.5, gradient=gradient),
-    "mgrad": lambda problem, gradient: pn.MGrad(float(problem.post.prior_variance.max()), gradient=gradient),
+KERNELS: dict[str, Callable[[Linear], pn.Kernel]] = {
+    "pcnl": lambda problem: pn.PCNL(0.5, gradient="coarse"),
+    "mgrad": lambda problem: pn.MGrad(float(problem.post.prior_variance.max()), gradient="coarse"),
+    "persistent": lambda problem: pn.MGrad(
+        float(problem.post.prior_variance.max()), persistence=0.9, gradient="coarse"
+    ),
 }
 
 
@@ -241,11 +244,11 @@ def log_ratio(
 
 @two_threads_and_cuda
 @pytest.mark.parametrize("inputs", INPUTS)
-@pytest.mark.parametrize("kernel_name", STEPS)
+@pytest.mark.parametrize("kernel_name", ["pcnl", "mgrad"])
 def test_steps_have_the_coarse_gradient_at_both_ends(kernel_name: str, inputs: str, device: str) -> None:
     """Steps of 32 chains, replayed in float64 from their noise; decisions tell them from those with one exact end."""
     problem, seed, steps = linear(inputs), 3, 6
-    post, C, kernel = problem.post, problem.post.prior_variance, STEPS[kernel_name](problem, "coarse")
+    post, C, kernel = problem.post, problem.post.prior_variance, KERNELS[kernel_name](problem)
     model = model_of(post, device)
     start = problem.draws(problems.rng_of("replay"), 32)
     draws = run(post, kernel, device, start, draws=steps, seed=seed)
@@ -305,15 +308,6 @@ def twin(problem: Linear, theta: Array, at_v: Array, steps: int, rng: np.random.
     return u
 
 
-KERNELS: dict[str, Callable[[Linear], pn.Kernel]] = {
-    "pcnl": lambda problem: pn.PCNL(0.5, gradient="coarse"),
-    "mgrad": lambda problem: pn.MGrad(float(problem.post.prior_variance.max()), gradient="coarse"),
-    "persistent": lambda problem: pn.MGrad(
-        float(problem.post.prior_variance.max()), persistence=0.9, gradient="coarse"
-    ),
-}
-
-
 @one_thread_and_cuda
 @pytest.mark.parametrize("inputs", INPUTS)
 @pytest.mark.parametrize("kernel_name", KERNELS)
@@ -346,7 +340,7 @@ def test_a_step_with_one_exact_end_does_not_keep_the_posterior() -> None:
 
 def test_gradient_is_recorded_with_the_kernel() -> None:
     problem = linear("bytes")
-    kernel = STEPS["mgrad"](problem, "coarse")
+    kernel = KERNELS["mgrad"](problem)
     draws = run(problem.post, kernel, "emulated:1", problem.draws(problems.rng_of("recorded"), 2))
     assert draws.settings["kernel"]["gradient"] == "coarse"
     assert kernel_from_dict(json.loads(json.dumps(draws.settings["kernel"]))) == kernel
@@ -358,14 +352,15 @@ def test_gradient_is_recorded_with_the_kernel() -> None:
 
 
 def test_gradient_has_two_values() -> None:
-    for kernel in (pn.PCNL, pn.MGrad):
+    kernels: tuple[Any, ...] = (pn.PCNL, pn.MGrad)
+    for kernel in kernels:
         for wrong in ("bfloat16", None, True):
             with pytest.raises(ValueError, match=rf'^gradient of {kernel.__name__} must be "exact" or "coarse"; got'):
-                kernel(gradient=wrong)  # type: ignore[arg-type]
+                kernel(gradient=wrong)
         with pytest.raises(ValueError, match=r'must be "exact" with collapse=True.*Leave one of them out'):
             kernel(collapse=True, gradient="coarse")
         with pytest.raises(TypeError):
-            kernel(0.1, False, "warmup", "prior", "coarse")  # type: ignore[misc]
+            kernel(0.1, False, "warmup", "prior", "coarse")
 
 
 COARSE = pn.PCNL(0.1, gradient="coarse")
@@ -406,7 +401,14 @@ def test_the_cpu_has_no_coarse_gradient(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_core_of_the_cpu_refuses_it_too() -> None:
     """Nothing ignores it, whoever makes the configuration."""
     post = problems.problem(problems.rng_of("core"), (3, 4, 2), 20).post
-    phase = {"steps": 0, "accept_low": 0.0, "accept_high": 1.0, "energy_error": 0.0, "persistence": 0.0, "travel": 0.0}
+    phase: dict[str, Any] = {
+        "steps": 0,
+        "accept_low": 0.0,
+        "accept_high": 1.0,
+        "energy_error": 0.0,
+        "persistence": 0.0,
+        "travel": 0.0,
+    }
     phase |= {"adapt": False, "accept_all": False, "average": False, "target": 0.0, "first_look": 0}
     config = _core.RunConfig(
         kernel="pcnl",
@@ -463,12 +465,13 @@ def test_runs_without_matrix_units_are_refused(changed: dict[str, Any], chains: 
 
 
 def test_sample_many_is_refused() -> None:
-    posts, arguments = [wide(), wide()], {"draws": 1, "warmup": None, "progress": False}
+    posts = [wide(), wide()]
+    arguments: dict[str, Any] = {"draws": 1, "warmup": None, "progress": False}
     with pytest.raises(ValueError, match="got 2 posteriors in one run"):
-        pn.sample_many(posts, COARSE, **ON_DEVICE, **arguments)  # type: ignore[arg-type]
+        pn.sample_many(posts, COARSE, **ON_DEVICE, **arguments)
     with pytest.raises(ValueError, match="goes to the CPU"):
-        pn.sample_many(posts, COARSE, **arguments)  # type: ignore[arg-type]
-    (alone,) = pn.sample_many(posts[:1], COARSE, **ON_DEVICE, **arguments)  # type: ignore[arg-type]
+        pn.sample_many(posts, COARSE, **arguments)
+    (alone,) = pn.sample_many(posts[:1], COARSE, **ON_DEVICE, **arguments)
     assert alone.settings["kernel"]["gradient"] == "coarse"
 
 

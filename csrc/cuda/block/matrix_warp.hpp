@@ -104,6 +104,12 @@ PATRAC_DEVICE std::uint32_t bf16_of_bytes(std::uint32_t word, int i) {
     };
     return bf16_pair(value(2 * i), value(2 * i + 1));
 }
+// Makes the compiler hold a value in a register, rather than compute it again wherever it is used.
+PATRAC_DEVICE void keep([[maybe_unused]] std::uint32_t& x) {
+#if defined(__CUDACC__)
+    asm volatile("" : "+r"(x));
+#endif
+}
 
 // Fragments of a 16 x 16 matrix A, a 16 x 8 matrix B and a 16 x 8 matrix D. With g = lane / 4 and q = lane % 4 a lane
 // holds, two columns (of A and D) or rows (of B) side by side,

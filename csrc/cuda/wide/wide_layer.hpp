@@ -49,7 +49,10 @@ struct ByteInputs {
 #pragma unroll
         for (int s = 0; s < wide_steps; ++s)
 #pragma unroll
-            for (int part = 0; part < 4; ++part) to.of[0][s].x[part] = bf16_of_bytes(words[part % 2][s], part / 2);
+            for (int part = 0; part < 4; ++part) {
+                to.of[0][s].x[part] = bf16_of_bytes(words[part % 2][s], part / 2);
+                keep(to.of[0][s].x[part]);  // or else each group of eight columns would convert the bytes again
+            }
     }
 };
 
