@@ -22,6 +22,7 @@ from conftest import one_thread_and_cuda, two_threads_and_cuda
 from patrac_native.engine import _core
 from patrac_native.kernels import kernel_from_dict
 from patrac_native.kernels.device_choice import choose_device
+from patrac_native.sampling.warmup import Phase
 from test_device_inputs import OnDevice
 from test_device_rows import wide_problem
 
@@ -280,6 +281,21 @@ def test_steps_have_the_coarse_gradient_at_both_ends(kernel_name: str, inputs: s
                 mistakes += moved[c] != (np.log(uniform) < wrong)
     assert decided > 0.9 * 32 * steps and np.median(differences) > 5 * tolerance
     assert mistakes > 10  # of the steps that are exact at v
+
+
+@one_thread_and_cuda
+@pytest.mark.parametrize("metric", ["prior", "inputs"])
+def test_runs_with_a_warmup_and_each_metric(metric: str, device: str) -> None:
+    """The recorded l is that of theta, in the coordinates of either metric, after a step size was found."""
+    post = wide()
+    kernel = pn.MGrad(persistence=0.9, metric=metric, gradient="coarse")
+    start = np.tile(post.theta_map, (3, 1)).astype(np.float32)
+    draws = run(post, kernel, device, start, draws=5, thin=2, warmup=pn.Warmup((Phase(100, target=0.8),)))
+    assert draws.stats["acceptance_rate"].max() > 0
+    assert (draws.stats["step_size"] != kernel.starting_step_size).all()
+    expected = [post.log_likelihood(theta) for theta in draws.theta.reshape(15, -1)]
+    # In the coordinates of the axes of the inputs, sums of 300 products are rounded twice.
+    np.testing.assert_allclose(draws.stats["log_likelihood"].ravel(), expected, rtol=2e-5)
 
 
 def deviations_along_the_error(problem: Linear, theta: Array) -> Array:
