@@ -40,9 +40,10 @@ KERNELS = {
     "one block a chain": (CHAIN.format("false"), "ChainLaunch<float>"),
     "the same with sampled variances": (CHAIN.format("true"), "ChainLaunch<float>"),
     "slabs: advance": ("AdvanceStage", "SlabLaunch<float>"),
-    "slabs: wide first layer": ("WideForwardStage<ByteInputs>", "SlabLaunch<float>"),
+    "slabs: wide first layer": ("WideForwardStage<ByteInputs<ExactParts>>", "SlabLaunch<float>"),
     "slabs: evaluate": ("EvaluateStage<TanhActivation, SlabPlace::parameters_apart>", "SlabLaunch<float>"),
-    "slabs: gradient of the wide layer": ("WideGradientStage<ByteInputs>", "SlabLaunch<float>"),
+    "slabs: gradient of the wide layer": ("WideGradientStage<ByteInputs<ExactParts>>", "SlabLaunch<float>"),
+    "slabs: the same, coarse": ("WideGradientStage<ByteInputs<RoundedPart>>", "SlabLaunch<float>"),
     "slabs: reduce": ("ReduceStage", "SlabLaunch<float>"),
     "slabs: decide": ("DecideStage", "SlabLaunch<float>"),
 }

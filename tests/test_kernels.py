@@ -267,6 +267,7 @@ def test_kernels_survive_their_dict() -> None:
         pn.PCNL(),
         pn.PCNL(0.1, adapt="always"),
         pn.PCNL(0.1, collapse=True),
+        pn.PCNL(0.1, gradient="coarse"),
         pn.MGrad(),
         pn.MGrad(3.0, collapse=True, adapt="always"),
         pn.MGrad(collapse=True, persistence=0.9),

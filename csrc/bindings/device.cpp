@@ -102,13 +102,13 @@ void bind_device_model_of(py::module_& m, const char* name) {
                 double* const out = value.mutable_data();
                 // Both arrays are held by this frame.
                 without_gil([&] { return points_words("the log-likelihood", theta.shape(0), theta.shape(1)); },
-                            [&] { model.evaluate(theta.data(), theta.shape(0), out, nullptr); });
+                            [&] { model.evaluate(theta.data(), theta.shape(0), out, nullptr, false); });
                 return value;
             },
             py::arg("theta").noconvert())
         .def(
             "log_likelihood_and_grad",
-            [](Model& model, const Array<T>& theta) {
+            [](Model& model, const Array<T>& theta, bool coarse) {
                 require(theta.ndim() == 2 && theta.shape(1) == model.dim(), "theta shape");
                 Array<double> value(theta.shape(0));
                 Array<T> gradient({theta.shape(0), theta.shape(1)});
@@ -116,10 +116,10 @@ void bind_device_model_of(py::module_& m, const char* name) {
                 T* const slope = gradient.mutable_data();
                 // All three arrays are held by this frame.
                 without_gil([&] { return points_words("the gradient", theta.shape(0), theta.shape(1)); },
-                            [&] { model.evaluate(theta.data(), theta.shape(0), out, slope); });
+                            [&] { model.evaluate(theta.data(), theta.shape(0), out, slope, coarse); });
                 return py::make_tuple(value, gradient);
             },
-            py::arg("theta").noconvert())
+            py::arg("theta").noconvert(), py::kw_only(), py::arg("coarse") = false)
         .def(
             "sample",
             [](Model& model, const RunConfig& config, const std::vector<std::uint64_t>& seeds, const Array<T>& init,

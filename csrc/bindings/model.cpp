@@ -221,7 +221,7 @@ void bind_model(py::module_& m) {
              py::kw_only(), py::arg("group").noconvert(), py::arg("groups"), py::arg("shape"), py::arg("rate"),
              py::arg("every"), py::arg("interweave"));
     py::class_<RunConfig>(m, "RunConfig")
-        .def(py::init([](const std::string& kernel, bool collapse, double persistence,
+        .def(py::init([](const std::string& kernel, bool collapse, bool coarse_gradient, double persistence,
                          const std::optional<SampledVariance>& variance, const std::optional<SampledScales>& scales,
                          double step_size, double step_size_max, std::vector<Phase> warmup, const Phase& sampling,
                          std::int64_t draws, std::int64_t thin, std::uint64_t seed, std::int64_t threads,
@@ -229,6 +229,7 @@ void bind_model(py::module_& m) {
                  RunConfig config;
                  config.kernel = entry_of(kernels, kernel, "kernel").value;
                  config.collapse = collapse;
+                 config.coarse_gradient = coarse_gradient;
                  config.persistence = persistence;
                  if (variance) config.variance = *variance;
                  if (scales) config.scales = *scales;
@@ -245,9 +246,10 @@ void bind_model(py::module_& m) {
                  config.states = std::move(states);
                  return config;
              }),
-             py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("persistence"), py::arg("variance"),
-             py::arg("scales"), py::arg("step_size"), py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"),
-             py::arg("draws"), py::arg("thin"), py::arg("seed"), py::arg("threads"), py::arg("check_every") = 0,
+             py::kw_only(), py::arg("kernel"), py::arg("collapse"), py::arg("coarse_gradient") = false,
+             py::arg("persistence"), py::arg("variance"), py::arg("scales"), py::arg("step_size"),
+             py::arg("step_size_max"), py::arg("warmup"), py::arg("sampling"), py::arg("draws"), py::arg("thin"),
+             py::arg("seed"), py::arg("threads"), py::arg("check_every") = 0,
              py::arg("last_step") = RunConfig{}.last_step, py::arg("states") = std::vector<std::string>{});
     bind_model_of<float>(m, "Model32");
     bind_model_of<double>(m, "Model64");

@@ -114,6 +114,9 @@ bool run_chains(const ChainTasks& chains, std::int64_t threads, const Monitor& m
 
 bool run_schedule(const ChainTasks& chains, const RunConfig& config, std::int64_t* warmup_stable,
                   const Monitor& monitor) {
+    if (config.coarse_gradient)
+        throw std::invalid_argument(
+            "kernel: the CPU has no coarse gradient; use device=\"cuda\" or gradient=\"exact\"");
     while (run_chains(chains, config.threads, monitor)) {
         if (chains.empty() || chains.front()->finished()) return true;
         // All wait at the same step.

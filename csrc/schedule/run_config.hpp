@@ -56,7 +56,9 @@ struct EarlyEnd {
 
 struct RunConfig {
     KernelKind kernel = KernelKind::pcnl;
-    bool collapse = false;     // integrate the output weights out (Gaussian)
+    bool collapse = false;  // integrate the output weights out (Gaussian)
+    // Of a wide first layer on a device, the gradient from factors of 8 significant bits; no other run has one.
+    bool coarse_gradient = false;
     double persistence = 0.0;  // share of the noise that a step keeps of the step before, [0, 1)
     SampledVariance variance;
     SampledScales scales;

@@ -25,6 +25,7 @@ struct Case {
     bool everything_bayesian;    // else every second parameter
     std::int64_t variances = 0;  // of the noise, that are sampled
     std::int64_t chains = 2;     // one has the multiprocessor's memory for itself
+    bool coarse = false;         // the gradient, in float32
 };
 
 template <class T>
@@ -83,6 +84,7 @@ void run(const Case& c) {
     RunConfig config;
     config.kernel = c.kernel;
     config.collapse = c.collapse;
+    config.coarse_gradient = c.coarse && sizeof(T) == 4;
     config.persistence = c.persistence;
     config.step_size = c.kernel == KernelKind::pcn ? 0.1 : 0.01;
     config.step_size_max = 1.0;
@@ -146,6 +148,18 @@ int main() {
          KernelKind::pcnl,
          0.0,
          false,
+         true},
+        {"a coarse gradient of a wide first layer",
+         tanh,
+         categorical,
+         {260, 5, 3},
+         70,
+         KernelKind::mgrad,
+         0.0,
+         false,
+         true,
+         0,
+         2,
          true},
         {"one chain, whose reverse pass alternates",
          tanh,

@@ -3,14 +3,13 @@
 //
 // bfloat16 has the exponents of float32 and 8 significant bits. Cut off, not rounded, three of them hold a float32
 // exactly: x = x0 + x1 + x2, |x1| < 2^-7 |x|, |x2| < 2^-15 |x|. Products of two are exact in float32, so the
-// only errors are the omitted products and the rounding of sums.
+// only errors are the omitted products and the rounding of sums. Where a coarse product is enough, one bfloat16 takes
+// the place of the three, rounded to nearest: |x - x0| <= 2^-8 |x|, up to the smallest numbers.
 #pragma once
 
 #include "cuda/block/thread_block.hpp"
 
 namespace patrac::PATRAC_LEVEL {
-
-inline constexpr int bf16_parts = 3;
 
 // The values that the lanes of a warp hold: registers on the device, an array where one host thread emulates all lanes.
 template <class X>
@@ -58,12 +57,58 @@ PATRAC_DEVICE float cut_bf16(float& x) {
     x -= upper;
     return upper;
 }
+// Two floats rounded to nearest, ties to even, as bf16_pair() has them.
+PATRAC_DEVICE std::uint32_t rounded_bf16_pair(float first, float second) {
+#if defined(__CUDACC__)
+    std::uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+#else
+    const auto rounded = [](float x) {
+        const std::uint32_t bits = to_bits(x);
+        return x == x ? (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16 : 0x7fffu;  // not finite stays so
+    };
+    return rounded(first) | rounded(second) << 16;
+#endif
+}
+
+// How four floats become factors of products: put(part, first two, last two) is called for each part.
+struct ExactParts {
+    static constexpr int count = 3;
+
+    template <class Put>
+    PATRAC_DEVICE static void split(Four<float> x, const Put& put) {
+#pragma unroll
+        for (int p = 0; p < count; ++p) {
+            float upper[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) upper[i] = cut_bf16(x.x[i]);
+            put(p, bf16_pair(upper[0], upper[1]), bf16_pair(upper[2], upper[3]));
+        }
+    }
+};
+// Rounded rather than cut off: what cutting takes off has the sign of the number, so that its errors would add up.
+struct RoundedPart {
+    static constexpr int count = 1;
+
+    template <class Put>
+    PATRAC_DEVICE static void split(const Four<float>& x, const Put& put) {
+        put(0, rounded_bf16_pair(x.x[0], x.x[1]), rounded_bf16_pair(x.x[2], x.x[3]));
+    }
+};
+
 // Bytes 2 i and 2 i + 1 of a word, exact: bits set in the fraction of 2^23, which is then taken off.
 PATRAC_DEVICE std::uint32_t bf16_of_bytes(std::uint32_t word, int i) {
     const auto value = [&](int byte) {
         return from_bits<float>(0x4b000000u | ((word >> (8 * byte)) & 0xffu)) - 8388608.0f;
     };
     return bf16_pair(value(2 * i), value(2 * i + 1));
+}
+// Makes the compiler hold a value in a register, rather than compute it again wherever it is used.
+PATRAC_DEVICE void keep([[maybe_unused]] std::uint32_t& x) {
+#if defined(__CUDACC__)
+    asm volatile("" : "+r"(x));
+#endif
 }
 
 // Fragments of a 16 x 16 matrix A, a 16 x 8 matrix B and a 16 x 8 matrix D. With g = lane / 4 and q = lane % 4 a lane

@@ -200,34 +200,38 @@ private:
 
     // Of a wide first layer, which float32 alone has.
     void forward_wide() {
-        visit_wide_inputs([&](auto inputs) {
+        visit_wide_inputs<ExactParts>([&](auto inputs) {
             using Inputs = typename decltype(inputs)::type;
-            launch_wide(WideForwardStage<Inputs>{}, Inputs::tiles, work_.plan.n_rows, 1);
+            launch_wide<Inputs>(WideForwardStage<Inputs>{}, work_.plan.n_rows, 1);
         });
     }
     void gradient_wide() {
-        visit_wide_inputs([&](auto inputs) {
+        const auto launch = [&](auto inputs) {
             using Inputs = typename decltype(inputs)::type;
-            launch_wide(WideGradientStage<Inputs>{}, Inputs::tiles, work_.plan.wide.features + 1, work_.n_splits);
-        });
+            launch_wide<Inputs>(WideGradientStage<Inputs>{}, work_.plan.wide.features + 1, work_.n_splits);
+        };
+        if (work_.coarse_gradient)
+            visit_wide_inputs<RoundedPart>(launch);
+        else
+            visit_wide_inputs<ExactParts>(launch);
     }
-    template <class F>
+    template <class Parts, class F>
     void visit_wide_inputs(const F& f) {
         if constexpr (std::is_same_v<T, float>) {
             if (work_.plan.wide.bytes)
-                f(std::type_identity<ByteInputs>{});
+                f(std::type_identity<ByteInputs<Parts>>{});
             else
-                f(std::type_identity<FloatInputs>{});
+                f(std::type_identity<FloatInputs<Parts>>{});
         }
     }
-    // `tiles` of 16 rows for each warp, up to row `end`.
-    template <class Stage>
-    void launch_wide(const Stage& stage, int tiles, int end, int splits) {
+    // As many rows for each warp as the inputs say, up to row `end`.
+    template <class Inputs, class Stage>
+    void launch_wide(const Stage& stage, int end, int splits) {
         constexpr int threads = Stage::max_threads;
-        const int rows = launcher_.warps(threads) * tiles * 16;
+        const int rows = launcher_.warps(threads) * Inputs::tiles * 16;
         const int columns = (work_.plan.layers[0].n_rows + wide_columns - 1) / wide_columns;
         launcher_.launch(stage, work_, {.x = (end + rows - 1) / rows, .y = chains_, .z = columns * splits}, threads,
-                         wide_words * static_cast<std::int64_t>(sizeof(std::uint32_t)));
+                         wide_words<typename Inputs::Parts> * static_cast<std::int64_t>(sizeof(std::uint32_t)));
     }
 
     const SlabLaunch<T>& work_;

@@ -67,8 +67,9 @@ public:
     virtual std::int64_t data_sets() const = 0;
     virtual std::int64_t bytes() const = 0;  // of the device's memory, between runs
     virtual DeviceLayout layout(bool persists, std::int64_t chains) const = 0;
-    // As Model::evaluate does, of the first data set.
-    virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) = 0;
+    // As Model::evaluate does, of the first data set; a coarse gradient as chains with RunConfig::coarse_gradient have.
+    virtual void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
+                          bool coarse_gradient) = 0;
     // As Model::sample does, with pcn, pcnl and mgrad. The chains of each data set follow those of the one before; each
     // has its seed, in place of config.seed, its prior_variance (data sets, K) and its config.variance. All are at the
     // same step at any time: a phase of the warm-up that may end early ends where each data set's chains agree. Where

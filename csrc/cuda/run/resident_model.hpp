@@ -115,7 +115,11 @@ public:
         return {threads_, plan_.stride, 1, layout.size * bytes, shared, shared, "none"};
     }
 
-    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient) override {
+    void evaluate(const T* theta, std::int64_t batch, double* log_likelihood, T* gradient,
+                  bool coarse_gradient) override {
+        RunConfig config;
+        config.chains = batch;
+        if (coarse_gradient) check_coarse(config);
         const std::lock_guard lock(busy_);
         const bool shares = shares_evaluations(batch, plan_);
         if (!shares) need_tiles();
@@ -127,7 +131,7 @@ public:
         memory.launch.start = true;
         memory.launch.steps = 1;
         if (shares)
-            SlabMemory<T>(*device_, memory.launch, batch).launch(*device_, memory.launch, threads_);
+            SlabMemory<T>(*device_, memory.launch, batch, coarse_gradient).launch(*device_, memory.launch, threads_);
         else
             device_->launch(memory.launch, static_cast<int>(batch), threads_);
         std::vector<DeviceChain> chains(static_cast<std::size_t>(batch));
@@ -147,6 +151,7 @@ public:
             throw std::invalid_argument("likelihood: each data set has sampled variances of its own");
         if (config.scales.sampled())
             throw std::invalid_argument("prior: a device does not sample the scales of the prior");
+        if (config.coarse_gradient) check_coarse(config);
         const std::lock_guard lock(busy_);
         std::vector<FlatCollapse> collapse;
         for (std::size_t d = 0; config.collapse && d < variances_.size(); ++d) {
@@ -185,6 +190,33 @@ private:
         if (differs)
             throw std::invalid_argument("posts: data set " + std::to_string(index) + " differs from the first in its " +
                                         differs + "; those of one run must be alike");
+    }
+
+    // Raises an error unless the gradient of a run can be coarse: that of a wide first layer whose evaluations blocks
+    // share, and not rescaled, with which rounding does not commute.
+    void check_coarse(const RunConfig& config) const {
+        const auto number = [](auto count) { return std::to_string(count); };
+        std::string got;
+        if (config.variance.sampled())
+            got = "sampled noise variances";
+        else if (config.collapse)
+            got = "collapse=True";
+        else if (data_sets_ > 1)
+            got = number(data_sets_) + " posteriors in one run";
+        else if (std::is_same_v<T, double>)
+            got = "dtype=\"float64\"";
+        else if (!plan_.wide.by_row)
+            got = "a first layer that reads " + number(plan_.layers[0].n_constant) + " inputs of " +
+                  number(plan_.n_rows) + " rows";
+        else if (!shares_evaluations(config, plan_))
+            got = number(config.chains) + " chains";
+        if (got.empty()) return;
+        throw std::invalid_argument(
+            "kernel: gradient=\"coarse\" pays only where the first layer uses matrix units: one posterior in float32 "
+            "with a fixed noise variance, a first layer of " +
+            number(WideMemory::min_features) + " inputs or more and " + number(WideMemory::min_inputs) +
+            " or more over all rows, at most " + number(max_sharing_chains) + " chains, nothing integrated out; got " +
+            got + ". Use gradient=\"exact\"");
     }
 
     // What evaluations read of a data set's inputs.

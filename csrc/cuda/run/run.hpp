@@ -160,7 +160,7 @@ public:
         launch_.thin = config.thin;
         launch_.max_batches = static_cast<int>(max_batches_of(config));
         launch_.batches = batches_.data();
-        if (shares_evaluations(config, plan)) slabs_.emplace(device, launch_, config.chains);
+        if (shares_evaluations(config, plan)) slabs_.emplace(device, launch_, config.chains, config.coarse_gradient);
     }
 
     bool run(const Monitor& monitor) {

@@ -11,13 +11,15 @@
 
 namespace patrac::PATRAC_LEVEL {
 
+// Chains that share evaluations at most.
+inline constexpr std::int64_t max_sharing_chains = 32;
+
 // Shared evaluations cost a few launches a step, so they are for chains that alone, a block each, would leave most
 // multiprocessors idle, and for data of several tiles or a first layer on the matrix units.
 template <class T>
 bool shares_evaluations(std::int64_t chains, const DevicePlan<T>& plan) {
-    constexpr std::int64_t max_chains = 32;
     constexpr int min_tiles = 4;
-    return chains <= max_chains && (plan.n_tiles >= min_tiles || plan.wide.by_row);
+    return chains <= max_sharing_chains && (plan.n_tiles >= min_tiles || plan.wide.by_row);
 }
 // After a draw of several noise variances l and g are evaluated again, which blocks that work alone do.
 template <class T>
@@ -29,10 +31,12 @@ template <class T>
 class SlabMemory {
 public:
     // `chains_of` is the launch of the same chains, a block each.
-    SlabMemory(Device& device, const ChainLaunch<T>& chains_of, std::int64_t n_chains) : n_chains_(n_chains), work_{} {
+    SlabMemory(Device& device, const ChainLaunch<T>& chains_of, std::int64_t n_chains, bool coarse_gradient)
+        : n_chains_(n_chains), work_{} {
         const DevicePlan<T>& plan = chains_of.plan;
         work_.slab = SlabWorkspace::of(plan, device.status().shared_bytes);
         work_.n_slabs = std::min(plan.n_tiles, max_slabs);
+        work_.coarse_gradient = coarse_gradient;
         // A matter of K alone, as the slabs are of n. Wide gradients fill the device with one thread for each sum.
         constexpr int wide = 1 << 14, max_parts = 8, max_blocks = 1024;
         const int parts = chains_of.dim >= wide ? 1 : max_parts;

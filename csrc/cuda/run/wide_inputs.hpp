@@ -46,6 +46,10 @@ public:
         inputs.entry = entry_.data();
     }
 
+    // Fewer features are as well read by the tiles themselves. So are fewer inputs in all: on an H100 a block alone
+    // needs 5 to 8 ns for each, of 4 and of 50 nodes, and four of the six launches of a shared step take 32 us.
+    static constexpr std::int64_t min_features = 256, min_inputs = 1 << 13;
+
     // The inputs again, as blocks that evaluate alone read them.
     InputMatrix by_row() const {
         return {inputs.by_row, inputs.bytes ? InputType::bytes : InputType::floats, inputs.padded_features, 1};
@@ -58,10 +62,7 @@ public:
     WideInputs inputs{};
 
 private:
-    // Fewer features are as well read by the tiles themselves. So are fewer inputs in all: on an H100 a block alone
-    // needs 5 to 8 ns for each, of 4 and of 50 nodes, and four of the six launches of a shared step take 32 us.
     static bool pays(const DataSet<float>& flat) {
-        constexpr std::int64_t min_features = 256, min_inputs = 1 << 13;
         const std::int64_t features = flat.layers.front().n_constant;
         return features >= min_features && features * flat.n_rows >= min_inputs;
     }

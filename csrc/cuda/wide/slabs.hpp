@@ -80,6 +80,7 @@ struct SlabLaunch : ChainLaunch<T> {
     T* first_layer;               // (chains, n_tiles, nodes, stride) of a wide first layer, or null
     T* wide_sums;                 // (chains, n_splits, nodes, sums_pitch): its gradient
     int n_splits;                 // stretches of rows that it is summed over apart
+    bool coarse_gradient;         // whether its factors are rounded
     SlabState* states;            // (chains,)
 };
 
@@ -186,7 +187,7 @@ PATRAC_DEVICE PartialSums<T> partial_sums(const SlabLaunch<T>& launch, int chain
     return {launch.slab_gradient + index * launch.n_slabs * launch.row + k, launch.row, launch.n_slabs};
 }
 
-// Columns first_n .. of a wide first layer; `shared` holds wide_words words.
+// Columns first_n .. of a wide first layer; `shared` holds wide_words of the inputs' Parts.
 template <class Inputs>
 PATRAC_DEVICE void forward_slabs(const ThreadBlock& block, const SlabLaunch<float>& launch, int chain, int part,
                                  int first_n, std::uint32_t* shared) {

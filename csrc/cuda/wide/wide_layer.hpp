@@ -6,6 +6,8 @@
 // into three, and of the nine products six are formed: what is left out is about 2^-21 |a b| of each at most. A matrix
 // unit sums 64 of k, and float32 adds those sums up, since the units may cut off where they add: the error of a sum
 // stays within a few 2^-24 of the sum of |a b|, as in float32.
+// A coarse gradient has one product in place of three or six, of factors rounded to one bfloat16 each. It is a function
+// of theta as the exact one is, which is all that a step asks of it. Z, and so l, is always exact.
 #pragma once
 
 #include "cuda/block/matrix_warp.hpp"
@@ -17,14 +19,17 @@ inline constexpr int wide_depth = 64;    // of k that are taken at once
 inline constexpr int wide_columns = 64;  // of n at once
 inline constexpr int wide_steps = wide_depth / 16;
 // 32-bit words of shared memory: the split B of one depth.
-inline constexpr int wide_words = bf16_parts * wide_steps * (wide_columns / 8) * warp_size * 2;
+template <class Parts>
+inline constexpr int wide_words = Parts::count * wide_steps * (wide_columns / 8) * warp_size * 2;
 
 // The order of k within a depth is free. Lane quarter q takes 16 consecutive k, so that it reads 16 bytes or four times
 // four floats at once: step s has k = 16 q + 4 s + (0, 1) as columns 2q .. of its fragment and + (2, 3) as columns
 // 2q + 8 ..
 
-// Inputs as bytes: 32 rows m of a warp.
+// Inputs as bytes: 32 rows m of a warp. B is split into Parts, the inputs need none.
+template <class Parts_>
 struct ByteInputs {
+    using Parts = Parts_;
     static constexpr int parts = 1, tiles = 2;
     const std::uint8_t* base;
     int pitch;
@@ -44,13 +49,18 @@ struct ByteInputs {
 #pragma unroll
         for (int s = 0; s < wide_steps; ++s)
 #pragma unroll
-            for (int part = 0; part < 4; ++part) to.of[0][s].x[part] = bf16_of_bytes(words[part % 2][s], part / 2);
+            for (int part = 0; part < 4; ++part) {
+                to.of[0][s].x[part] = bf16_of_bytes(words[part % 2][s], part / 2);
+                keep(to.of[0][s].x[part]);  // or else each group of eight columns would convert the bytes again
+            }
     }
 };
 
-// Inputs as floats: 16 rows m of a warp.
+// Inputs as floats, split as B is: 16 rows m of a warp, or 32 of one part.
+template <class Parts_>
 struct FloatInputs {
-    static constexpr int parts = bf16_parts, tiles = 1;
+    using Parts = Parts_;
+    static constexpr int parts = Parts::count, tiles = parts == 1 ? 2 : 1;
     const float* base;
     int pitch;
 
@@ -62,15 +72,11 @@ struct FloatInputs {
         for (int half = 0; half < 2; ++half)
 #pragma unroll
             for (int s = 0; s < wide_steps; ++s) {
-                Four<float> x = load_four(base + static_cast<std::int64_t>(m + 8 * half) * pitch + k + 4 * s);
-#pragma unroll
-                for (int p = 0; p < parts; ++p) {
-                    float upper[4];
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) upper[i] = cut_bf16(x.x[i]);
-                    to.of[p][s].x[half] = bf16_pair(upper[0], upper[1]);
-                    to.of[p][s].x[2 + half] = bf16_pair(upper[2], upper[3]);
-                }
+                Parts::split(load_four(base + static_cast<std::int64_t>(m + 8 * half) * pitch + k + 4 * s),
+                             [&](int p, std::uint32_t first, std::uint32_t second) {
+                                 to.of[p][s].x[half] = first;
+                                 to.of[p][s].x[2 + half] = second;
+                             });
             }
     }
 };
@@ -86,6 +92,7 @@ template <class Inputs, class Factor, class Put>
 PATRAC_DEVICE void wide_product(const ThreadBlock& block, const Inputs& inputs, int part, int end_m, int first_n,
                                 int end_n, int k_begin, int k_end, std::uint32_t* shared, const Factor& factor,
                                 const Put& put) {
+    using Parts = typename Inputs::Parts;
     constexpr int tiles = Inputs::tiles, eights = wide_columns / 8;
     const int wanted = (part * warps_of(block) + warp_of(block)) * tiles * 16;
     const bool works = wanted < end_m;  // or else it helps to split B alone
@@ -108,14 +115,9 @@ PATRAC_DEVICE void wide_product(const ThreadBlock& block, const Inputs& inputs, 
             const int n = first_n + 8 * eight + lane / 4;
             Four<float> x = {};
             if (n < end_n) x = factor(n, k + lane % 4 * 16 + 4 * s);
-#pragma unroll
-            for (int p = 0; p < bf16_parts; ++p) {
-                float upper[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) upper[i] = cut_bf16(x.x[i]);
-                *reinterpret_cast<FragmentB*>(shared + wide_word(p, s, eight, lane)) = {
-                    {bf16_pair(upper[0], upper[1]), bf16_pair(upper[2], upper[3])}};
-            }
+            Parts::split(x, [&](int p, std::uint32_t first, std::uint32_t second) {
+                *reinterpret_cast<FragmentB*>(shared + wide_word(p, s, eight, lane)) = {{first, second}};
+            });
         }
         block.sync();
         // Of the block's columns: a constant number of loops keeps the sums in registers.
@@ -127,7 +129,7 @@ PATRAC_DEVICE void wide_product(const ThreadBlock& block, const Inputs& inputs, 
             for (int i = 0; i < tiles; ++i) each_lane(block, [&](int lane) { sum[i][lane] = {}; });
             // Small products first.
 #pragma unroll
-            for (int both = bf16_parts - 1; both >= 0; --both)
+            for (int both = Parts::count - 1; both >= 0; --both)
 #pragma unroll
                 for (int s = 0; s < wide_steps; ++s)
 #pragma unroll

@@ -93,6 +93,7 @@ class RunConfig:
         *,
         kernel: str,
         collapse: bool,
+        coarse_gradient: bool = False,
         persistence: float,
         variance: SampledVariance | None,
         scales: SampledScales | None,
@@ -352,7 +353,9 @@ class _DeviceModel(Generic[T]):
     def bytes(self) -> int: ...
     def layout(self, persists: bool, chains: int = 1) -> dict[str, Any]: ...
     def log_likelihood(self, theta: npt.NDArray[T]) -> _Float64: ...
-    def log_likelihood_and_grad(self, theta: npt.NDArray[T]) -> tuple[_Float64, npt.NDArray[T]]: ...
+    def log_likelihood_and_grad(
+        self, theta: npt.NDArray[T], *, coarse: bool = False
+    ) -> tuple[_Float64, npt.NDArray[T]]: ...
     def sample(
         self,
         config: RunConfig,

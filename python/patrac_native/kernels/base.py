@@ -74,6 +74,11 @@ class Kernel(Complete, abstract=True):
         return "prior"
 
     @property
+    def gradient(self) -> str:
+        """How the gradient of a wide first layer is computed on a device: "exact", here, or "coarse", see `PCNL`."""
+        return "exact"
+
+    @property
     def step_size(self) -> float | None:
         """The given step size; None if the warm-up finds it or the kernel has none."""
         return None if self.step_size_name is None else getattr(self, self.step_size_name)

@@ -10,6 +10,7 @@ from patrac_native.kernels.base import Kernel
 from patrac_native.validation.checks import check_nonnegative, check_positive
 
 METRICS = ("prior", "inputs", "curvature")
+GRADIENTS = ("exact", "coarse")
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ class PCN(Kernel):
 
 @dataclass(frozen=True)
 class _GradientKernel(Kernel, abstract=True):
-    """Base class of the kernels with gradients: delta, collapsing, adaptation while sampling, and the metric."""
+    """Base class of the kernels with gradients: delta, collapsing, adaptation while sampling, metric and gradient."""
 
     delta: float | None = None
     collapse: bool = False
     adapt: str = "warmup"
     metric: str = field(default="prior", kw_only=True)
+    gradient: str = field(default="exact", kw_only=True)
     runs_on_devices: ClassVar[bool] = True
     is_independent: ClassVar[bool] = False
     gradients_per_step: ClassVar[int] = 1
@@ -75,6 +77,13 @@ class _GradientKernel(Kernel, abstract=True):
             raise ValueError(f'adapt of {owner} must be "warmup" or "always"; got {self.adapt!r}.')
         if self.metric not in METRICS:
             raise ValueError(f'metric of {owner} must be "prior", "inputs" or "curvature"; got {self.metric!r}.')
+        if self.gradient not in GRADIENTS:
+            raise ValueError(f'gradient of {owner} must be "exact" or "coarse"; got {self.gradient!r}.')
+        if self.gradient == "coarse" and self.collapse:
+            raise ValueError(
+                f'gradient of {owner} must be "exact" with collapse=True, which reads its inputs without matrix units; '
+                'got "coarse". Leave one of them out.'
+            )
 
     @property
     def adapt_always(self) -> bool:
@@ -111,13 +120,22 @@ class PCNL(_GradientKernel):
         With "curvature" the weights of each layer move along the axes of its Kronecker-factored information at the
         trained network, in steps that are the smaller the stiffer an axis is. That pays where noise is low or the
         network deep and narrow; it runs on the CPU, and refuses `Sep` and masks that are no block of a layer.
+    gradient : {"exact", "coarse"}
+        How the gradient of a wide first layer is computed on a device: with the default "exact" to the accuracy of
+        float32, with "coarse" from factors that are rounded to 8 significant bits (bfloat16), one product on the matrix
+        units in place of three or six. The log-likelihood is the same to the bit, and the posterior is exactly as
+        invariant, because a step uses the same rounded gradient in its proposal and in its acceptance probability
+        (docs/gpu.md). "coarse" needs ``device="cuda"``, float32, a first layer of 256 inputs or more, 8,192 or more
+        over all rows, at most 32 chains of one posterior, and a noise variance that is not sampled; `sample` raises
+        ValueError otherwise. Its speed has not been measured on a card.
 
     Raises
     ------
     TypeError
         If delta is not a number, or collapse not a bool.
     ValueError
-        If delta is not in (0, 2], or adapt or metric has another value.
+        If delta is not in (0, 2], if adapt, metric or gradient has another value, or if gradient is "coarse" and
+        collapse True.
 
     References
     ----------
@@ -161,13 +179,16 @@ class MGrad(_GradientKernel):
         What the step sizes of coordinates follow. With the default "prior" they are equal for all parameters. "inputs"
         is as for `PCNL`, and the step size of every parameter has in addition the square root of its prior variance.
         "curvature" is as for `PCNL`.
+    gradient : {"exact", "coarse"}
+        How the gradient of a wide first layer is computed on a device, as for `PCNL`. Default "exact".
 
     Raises
     ------
     TypeError
         If delta or persistence is not a number, or collapse not a bool.
     ValueError
-        If delta is not positive and finite, persistence is not in [0, 1), or adapt or metric has another value.
+        If delta is not positive and finite, persistence is not in [0, 1), if adapt, metric or gradient has another
+        value, or if gradient is "coarse" and collapse True.
 
     References
     ----------

@@ -31,6 +31,7 @@ def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool 
     device.
     """
     choice = _choose(device, facts, kernel, keep)
+    check_gradient(kernel, facts, choice)
     if keep and choice.device == "cpu":
         why = "" if choice.reason == "given" else f" ({choice.reason})"
         raise ValueError(
@@ -38,6 +39,28 @@ def choose_device(device: str, facts: ModelFacts, kernel: Kernel, *, keep: bool 
             "keep_on_device out."
         )
     return choice
+
+
+def check_gradient(kernel: Kernel, facts: ModelFacts, choice: DeviceChoice) -> None:
+    """Raise ValueError if the gradient of a kernel is coarse, and chains on the chosen device cannot have such a one.
+
+    Of the posteriors that reach a device, the core refuses those whose first layer does not use matrix units.
+    """
+    if kernel.gradient == "exact":
+        return
+    own = kernel.label()
+    if facts.sampled_variances is not None:
+        raise ValueError(
+            f"kernel={own} rounds the gradient, and a chain that samples the noise variance rescales the gradient that "
+            "it keeps: a rounded one would depend on earlier variances, and the posterior would not be exactly "
+            f'invariant. Got {facts.likelihood!r}; fix its scale or use gradient="exact".'
+        )
+    if choice.device == "cpu":
+        why = "" if choice.reason == "given" else f" ({choice.reason})"
+        raise ValueError(
+            f'kernel={own} needs device="cuda"; this run goes to the CPU{why}. Give device="cuda" or use '
+            'gradient="exact".'
+        )
 
 
 def _choose(device: str, facts: ModelFacts, kernel: Kernel, keep: bool) -> DeviceChoice:

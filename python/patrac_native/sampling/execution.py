@@ -17,7 +17,7 @@ from patrac_native.engine import _core
 from patrac_native.engine.device_array import DeviceArray
 from patrac_native.engine.models import CompiledModels, join_on_device
 from patrac_native.kernels import Kernel
-from patrac_native.kernels.device_choice import DeviceChoice
+from patrac_native.kernels.device_choice import DeviceChoice, check_gradient
 from patrac_native.posterior.noise import Noise
 from patrac_native.posterior.sampled_density import SampledDensity
 from patrac_native.sampling.preparation import PreparedRun
@@ -44,6 +44,7 @@ def execute(runs: Sequence[PreparedRun], bars: ProgressBars) -> tuple[DeviceChoi
             if runs[0].settings.device != "auto" or runs[0].settings.keep_on_device:
                 raise
             choice = DeviceChoice("cpu", f"{choice.device} does not run it: {error}")
+            check_gradient(runs[0].kernel, runs[0].density.facts, choice)
     reports = bars.reports(together=model is not None)
     if model is not None:
         return choice, _run_together(runs, model, reports[0])
@@ -252,6 +253,7 @@ def _joint_config(runs: Sequence[PreparedRun], **stretch: Any) -> _core.RunConfi
     return _core.RunConfig(
         kernel=kernel.name,
         collapse=kernel.collapse,
+        coarse_gradient=kernel.gradient == "coarse",
         persistence=kernel.persistence,
         variance=_core_variance([run.density.noise for run in runs], first.variance_every or 1),
         scales=_core_scales(first.density, first.settings.scales_every),
