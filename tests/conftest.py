@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from patrac_native.draws import run_folder
 from patrac_native.engine import _core
@@ -23,6 +24,7 @@ def pytest_configure() -> None:
     if workers > 1 and hasattr(os, "sched_setaffinity"):
         cores, worker = sorted(os.sched_getaffinity(0)), os.environ["PYTEST_XDIST_WORKER"]
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+        threadpool_limits(1)  # NumPy started its threads before, of which all but one would wait in turns
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -448,7 +448,7 @@ TINY += " --n-jobs 1 --architecture full --prior gaussian --networks 1 --impute 
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.data())
 def test_random_tables_are_fitted_and_predicted_row_by_row_to_the_bit(
     tmp_path_factory: pytest.TempPathFactory, data: Any
