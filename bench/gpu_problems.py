@@ -53,7 +53,7 @@ SIZES = Sizes(
     cold_chains=(1024, 4096),
     superchains=16,
     cold_steps=16_000,
-    transitions=(100, 400),
+    transitions=(50, 200),
 )
 # Small sizes, for a test of the script in seconds on an emulated device. The large network has just enough inputs for a
 # first layer on the matrix units, which coarse gradients need.
