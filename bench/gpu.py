@@ -1,5 +1,6 @@
-"""Times of steps on one GPU: thousands of small chains, one small chain, and one chain on 50,000 images, with floors;
-and the numbers of chains and rows from which on the GPU is faster than the CPU.
+"""Times of steps on one GPU: thousands of small chains, one small chain, and one chain on 50,000 images, with floors
+and with coarse gradients; cold starts of thousands of chains; and the numbers of chains and rows from which on the GPU
+is faster than the CPU.
 
 `python bench/gpu.py --json FILE` checks noise, gradients and first steps against the CPU and then times them. It
 begins no case after 400 seconds; `--device emulated:4 --quick` runs the same script on host threads in seconds.
@@ -9,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,8 @@ from functools import partial
 from typing import Any
 
 from cases import Case
-from gpu_checks import check_chains, check_gradients, check_normals
+from gpu_checks import check_chains, check_coarse, check_gradients, check_normals, check_peer
+from gpu_cold_starts import CHEES, KERNELS, MAX_RHAT, blackjax_reason, chees_runs, native, peer_density, repeated
 from gpu_floor import Rates, large_floor, measure_rates, small_floor
 from gpu_problems import (
     LARGE,
@@ -33,6 +33,7 @@ from gpu_problems import (
     large_case,
     small_case,
 )
+from gpu_record import entries, fastest
 from gpu_sides import jax_reason, on_device, on_jax, wall_times
 from harness import Table, script_parser, verdict
 
@@ -52,9 +53,27 @@ SMALL_HEADERS = [
     "JAX/ours",
 ]
 SMALL_WIDTHS = [10, 7, 20, 8, 28, 8, 12, 18, 20]
+SECTIONS = ["small", "large", "coarse", "warmup", "thresholds"]
 TABLE = "| network | architecture | faster than the CPU from | measured at |\n|---|---|---|---|"
 LARGE_HEADERS = ["float32", "us/step", "memory", "fma", "tensor", "of the floor", "error of g", "best JAX", "JAX/ours"]
 LARGE_WIDTHS = [10, 26, 9, 9, 9, 12, 11, 18, 20]
+
+COARSE_HEADERS = ["Full, rows", "exact, us/step", "coarse, us/step", "exact/coarse", "memory", "change of g"]
+COARSE_WIDTHS = [10, 14, 26, 12, 9, 11]
+COLD_HEADERS = [
+    "float32",
+    "chains",
+    "side",
+    "warm-up",
+    "stable",
+    "gradients",
+    "seconds",
+    "min ESS",
+    "max R-hat",
+    "effective/s",
+    "compile s",
+]
+COLD_WIDTHS = [10, 7, 10, 8, 6, 9, 8, 8, 9, 11, 9]
 
 
 class Run:
@@ -68,8 +87,9 @@ class Run:
         self.started = time.perf_counter()
         self.rates: Rates = measure_rates(options.device, options.quick)
         self.jax = jax_reason(options.peers)
-        self.results: dict[str, Any] = {"small": {}, "large": {}, "thresholds": [], "checks": {}, "failed": []}
-        self.results |= {"requirements": [], "left_out": []}
+        self.blackjax = blackjax_reason(self.jax)
+        self.results: dict[str, Any] = {"small": {}, "large": {}, "coarse": {}, "cold_starts": [], "thresholds": []}
+        self.results |= {"checks": {}, "failed": [], "requirements": [], "left_out": []}
 
     def has_time(self, what: str) -> bool:
         """Return whether the time budget is not spent; otherwise record that the case is left out."""
@@ -119,19 +139,6 @@ def with_maximum(value: float | None, most: float) -> str:
     ('12.3 (<= 15 ok)', '12.3 (<= 10 NOT MET)', '-')
     """
     return "-" if value is None else f"{number(value)} (<= {most:g} {'ok' if value <= most else 'NOT MET'})"
-
-
-def fastest(jax: dict[str, Any]) -> tuple[str | None, float | None]:
-    """Return the fastest of JAX's sides and its median; None of none.
-
-    Examples
-    --------
-    >>> fastest({"plain": {"microseconds": [3.0]}, "by hand": {"microseconds": [1.0, 2.0, 9.0]}}), fastest({})
-    (('by hand', 2.0), (None, None))
-    """
-    medians = {peer: statistics.median(timed["microseconds"]) for peer, timed in jax.items()}
-    best = min(medians, key=medians.__getitem__, default=None)
-    return best, None if best is None else medians[best]
 
 
 def small_chains(run: Run) -> None:
@@ -229,6 +236,98 @@ def large_chain(run: Run) -> None:
         )
 
 
+def coarse_gradients(run: Run) -> None:
+    """Time one chain of the large `Full` with coarse gradients, and beside it with exact ones."""
+    device, sizes = run.options.device, run.sizes
+    table = Table(COARSE_HEADERS, COARSE_WIDTHS)
+    for rows in sizes.coarse_rows:
+        if not run.has_time(f"coarse x {rows} rows"):
+            continue
+        case = large_case("Full", sizes, rows=rows)
+        reference = partial(lambda rows: large_case("Full", sizes, "float64", rows).post, rows)
+        exact_check, check = f"gradients of {case.key}", f"coarse gradients of {case.key}"
+        # As in large_chain(), the reference is deleted after the check.
+        if not run.passes(exact_check, partial(lambda c, of: check_gradients(c, of(), device), case, reference)):
+            continue
+        if not run.passes(check, partial(check_coarse, case, device)):
+            continue
+        exact, coarse = (
+            wall_times(on_device(case, 1, device, gradient), run.repeats, run.seconds)
+            for gradient in ("exact", "coarse")
+        )
+        floors, change = large_floor(case, run.rates), run.results["checks"][check]
+        found = {
+            name: {"microseconds": one.microseconds, "median": one.median, "acceptance_rate": one.acceptance_rate}
+            for name, one in (("exact", exact), ("coarse", coarse))
+        }
+        run.results["coarse"][rows] = {**found, "floors": floors, "change": change}
+        most = MAX_LARGE["Full"] if rows == sizes.large_rows else None
+        table.row(
+            [
+                f"{rows:,}",
+                number(exact.median),
+                run.held("us a step of the large Full, coarse", coarse.median, most=most),
+                number(exact.median / coarse.median),
+                number(floors["memory"]),
+                f"{change:.1e}",
+            ]
+        )
+
+
+def cold_starts(run: Run) -> None:
+    """Run many chains of the small problem from dispersed starts to one draw of each, and after all of them the peer.
+
+    Small runs come first, so that the time budget ends with large ones left out.
+    """
+    sizes, table = run.sizes, Table(COLD_HEADERS, COLD_WIDTHS)
+    problems = [(chains, name) for chains in sizes.cold_chains for name in reversed(SMALL)]
+
+    def record(name: str, chains: int, side: str, found: dict[str, Any]) -> None:
+        run.results["cold_starts"].append({"architecture": name, "chains": chains, "side": side, **found})
+        table.row(cold_row(run.results["cold_starts"][-1]))
+
+    for kernel_name, kernel in KERNELS.items():
+        warmup = pn.Warmup.many_chains(kernel, sizes.superchains, at_most=sizes.cold_steps)
+        for chains, name in problems:
+            if not run.has_time(f"cold start of {name} x {chains}, {kernel_name}"):
+                continue
+            case, reference = small_case(name, sizes), small_case(name, sizes, "float64").post
+            check = partial(check_gradients, case, reference, run.options.device)
+            if run.passes(f"gradients of {case.key}", check):
+                once = partial(native, case, kernel, chains, warmup, run.options.device)
+                record(name, chains, kernel_name, repeated(once, run.repeats))
+    for chains, name in [] if run.blackjax else problems:
+        case = small_case(name, sizes)
+        for transitions in sizes.transitions:
+            if not run.has_time(f"cold start of {name} x {chains}, {CHEES}"):
+                break
+            if not run.passes(f"JAX's density of {case.key}", lambda: check_peer(case, peer_density(case))):  # noqa: B023
+                break
+            once, compile_seconds = chees_runs(case, chains, sizes.superchains, transitions)
+            found = repeated(once, run.repeats) | {"compile_seconds": compile_seconds}
+            record(name, chains, CHEES, found)
+            if found["rhat"] <= MAX_RHAT:
+                break
+
+
+def cold_row(one: dict[str, Any]) -> list[str]:
+    """Return the cells of a row under `COLD_HEADERS`."""
+    stable = {None: "-", True: "yes", False: "no"}[one["stable"]]
+    compiled = one.get("compile_seconds")
+    return [
+        one["architecture"],
+        str(one["chains"]),
+        one["side"],
+        str(round(one["steps"])),
+        stable,
+        str(round(one["gradients"])),
+        *(number(one[name]) for name in ("seconds", "ess")),
+        f"{one['rhat']:.3f}",
+        number(one["effective"]),
+        "-" if compiled is None else number(compiled),
+    ]
+
+
 def first_faster(counts: Sequence[int], device: Sequence[float], cpu: Sequence[float]) -> int | None:
     """Return the count from which on the device was faster at every one; None where it was not at the largest.
 
@@ -279,52 +378,12 @@ def thresholds(run: Run) -> None:
         threshold(run, name, "rows", sizes.rows_of_one, of_rows)
 
 
-def entries(results: dict[str, Any], machine: str) -> list[dict[str, Any]]:
-    """Return the results as the tables of a record, of which `page_tables.py` makes those of a page."""
-    about = {"machine": machine, "commit": None, "date": time.strftime("%Y-%m-%d"), "command": shlex.join(sys.argv)}
-    small, large = results["small"], results["large"]
-    counts = sorted({int(chains) for cases in small.values() for chains in cases})
-    of_jax = [chains for chains in counts if any("jax" in cases.get(chains, {}) for cases in small.values())]
-
-    def shown(value: float | None) -> str | None:
-        return None if value is None else number(value)
-
-    times = [
-        [
-            f"`{name}`",
-            *(shown(cases.get(chains, {}).get("median")) for chains in counts),
-            *(shown(fastest(cases.get(chains, {}).get("jax", {}))[1]) for chains in of_jax),
-        ]
-        for name, cases in small.items()
-    ]
-    of_large = [
-        [f"`{name}`", shown(case["median"]), shown(fastest(case["jax"])[1]), shown(case["floors"][case["bound"]])]
-        for name, case in large.items()
-    ]
-    held = [
-        [
-            one["what"],
-            f"at least {one['at least']:g}" if "at least" in one else f"at most {one['at most']:g}",
-            number(one["found"]),
-            "yes" if one["met"] else "no",
-        ]
-        for one in results["requirements"]
-    ]
-    chains = [f"{count:,} chain{'s' * (count > 1)}" for count in counts]
-    of_many = ["architecture", *chains, *(f"JAX, {count:,}" for count in of_jax)]
-    return [
-        {"name": "small", **about, "columns": of_many, "rows": times},
-        {"name": "large", **about, "columns": ["architecture", "µs a step", "JAX", "floor"], "rows": of_large},
-        {"name": "requirements", **about, "columns": ["what", "required", "found", "met"], "rows": held},
-    ]
-
-
 def main() -> None:
     """Check, time, print and write; the exit code is 1 if a check failed."""
     parser = script_parser(__doc__, repeats=3)
     parser.add_argument("--device", default="cuda", help='"cuda" or, to try the script, "emulated:4"')
     parser.add_argument("--quick", action="store_true", help="small sizes and single short timings")
-    parser.add_argument("--only", choices=["small", "large", "thresholds"], help="one of the tables")
+    parser.add_argument("--only", choices=SECTIONS, help="one of the tables")
     parser.add_argument(
         "--peers", choices=["auto", "any", "none"], default="auto", help="JAX: on a GPU, anywhere, never"
     )
@@ -342,6 +401,7 @@ def main() -> None:
         f"multiply-adds {rates.fma / 1e12:.3g}e12/s in float32, {rates.tensor / 1e12:.3g}e12/s with TF32 allowed"
     )
     print("JAX: " + (run.jax or "pCNL under vmap and scan, in the same run"))
+    print("BlackJAX: " + (run.blackjax or f"{CHEES} in the table of cold starts"))
     run.passes("normals", partial(check_normals, options.device))
     what = "-".join(map(str, run.sizes.small))
     if options.only in (None, "small"):
@@ -351,6 +411,19 @@ def main() -> None:
         what = "-".join(map(str, run.sizes.large))
         print(f"\none chain, {what}, n={run.sizes.large_rows:,} of bytes, pCNL, classes; floors in us")
         large_chain(run)
+    if options.only in (None, "coarse"):
+        what = "-".join(map(str, run.sizes.large))
+        print(f"\none chain, {what}, bytes, pCNL, classes: coarse gradients beside exact ones; floor in us")
+        coarse_gradients(run)
+    if options.only in (None, "warmup"):
+        what = "-".join(map(str, run.sizes.small))
+        print(
+            f"\nfrom a cold start to one draw of each chain, {what}, n={run.sizes.rows}, {run.sizes.superchains} "
+            "superchains; ESS and R-hat of f, seconds of the whole call"
+        )
+        cold_starts(run)
+        if run.blackjax:
+            print(f"{CHEES}: left out, {run.blackjax}")
     if options.only in (None, "thresholds"):
         print("\nfrom where the device is faster than the CPU with all its threads, wall time; pCNL, float32\n")
         thresholds(run)
@@ -360,6 +433,7 @@ def main() -> None:
     print(f"\n{len(run.results['checks'])} checks passed, {len(run.results['failed'])} failed; {seconds:.0f} s")
     if options.json:
         about = {"status": status, "build": pn.build_info(), "rates": vars(rates), "jax": run.jax or "timed"}
+        about |= {"blackjax": run.blackjax or "timed"}
         about |= {"quick": options.quick, "device": options.device, "seconds": seconds}
         found = {"about": about} | run.results
         found |= {"title": status["name"], "entries": entries(run.results, status["name"])}

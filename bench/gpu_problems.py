@@ -34,6 +34,11 @@ class Sizes:
     large: tuple[int, ...]
     large_rows: int
     rows_of_one: tuple[int, ...]  # of the large problem, where device and CPU are compared
+    coarse_rows: tuple[int, ...]  # of the large problem, with coarse gradients
+    cold_chains: tuple[int, ...]  # of the small problem, from a cold start
+    superchains: int
+    cold_steps: int  # the longest warm-up
+    transitions: tuple[int, ...]  # of the warm-up of ChEES-HMC: the next if one is too short
 
 
 SIZES = Sizes(
@@ -44,9 +49,28 @@ SIZES = Sizes(
     large=(3072, 50, 50, 10),
     large_rows=50_000,
     rows_of_one=(100, 1_000, 10_000, 50_000),
+    coarse_rows=(10_000, 50_000),
+    cold_chains=(1024, 4096),
+    superchains=16,
+    cold_steps=16_000,
+    transitions=(50, 200),
 )
-# Small sizes, for a test of the script in seconds on an emulated device.
-QUICK = Sizes((1, 30, 30, 1), 40, (1, 3), (1, 2), (48, 26, 26, 4), 300, (30, 300))
+# Small sizes, for a test of the script in seconds on an emulated device. The large network has just enough inputs for a
+# first layer on the matrix units, which coarse gradients need.
+QUICK = Sizes(
+    small=(1, 30, 30, 1),
+    rows=40,
+    chains=(1, 3),
+    jax_chains=(1, 2),
+    large=(256, 26, 26, 4),
+    large_rows=300,
+    rows_of_one=(30, 300),
+    coarse_rows=(300,),
+    cold_chains=(32,),
+    superchains=4,
+    cold_steps=400,
+    transitions=(10,),
+)
 
 # Requirements, for the full sizes only. Minimum chain-steps a second with at least 1,000 chains:
 MIN_RATE, RATE_CHAINS = {"Full": 20e6, "Mix(5)": 60e6, "Sep(2)": 300e6}, 1000

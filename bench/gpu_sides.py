@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from cases import Case
@@ -18,13 +18,13 @@ import patrac_native as pn
 JAX_STEPS, JAX_NOISE = {True: 20, False: 500}, 2**26
 
 
-def on_device(case: Case, chains: int, device: str) -> Side:
+def on_device(case: Case, chains: int, device: str, gradient: Literal["exact", "coarse"] = "exact") -> Side:
     """`pn.sample` keeping the last states alone; times are of a step of all chains."""
     init = np.tile(case.start, (chains, 1))
     fixed: dict[str, Any] = {"chains": chains, "draws": 1, "warmup": None, "device": device, "progress": False}
 
     def run(steps: int, seed: int) -> float:
-        draws = pn.sample(case.post, pn.PCNL(case.delta), thin=steps, init=init, seed=seed, **fixed)
+        draws = pn.sample(case.post, pn.PCNL(case.delta, gradient=gradient), thin=steps, init=init, seed=seed, **fixed)
         return float(draws.stats["acceptance_rate"].mean())
 
     return Side(run)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from numpyro.infer import NUTS
-from peers import Target
+from peers import Target, potential
 
 TARGET_ACCEPT, MAX_TREE_DEPTH = 0.8, 10  # NumPyro's defaults
 
@@ -32,22 +32,6 @@ class Nuts(NamedTuple):
 
     warm_up: Callable[[npt.NDArray[Any], int], Any]
     run: Callable[[Any], tuple[Any, NutsRun]]
-
-
-def potential(target: Target) -> Callable[[Any], Any]:
-    """-log posterior of z ~ N(0, I), whose derivative is the target's own gradient and not JAX's of its value."""
-
-    def both(z: Any) -> tuple[Any, Any]:
-        value, gradient = target.value_and_grad(z)
-        return 0.5 * jnp.sum(z * z) - value, z - gradient
-
-    @jax.custom_vjp
-    def energy(z: Any) -> Any:
-        return both(z)[0]
-
-    energy.defvjp(both, lambda gradient, weight: (weight * gradient,))
-    result: Callable[[Any], Any] = energy
-    return result
 
 
 def nuts(target: Target, dtype: npt.DTypeLike, warmup: int, draws: int) -> Nuts:

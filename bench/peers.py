@@ -53,6 +53,22 @@ def in_theta(post: pn.Posterior, value_and_grad: ValueAndGrad) -> Target:
     )
 
 
+def potential(target: Target) -> Callable[[Any], Any]:
+    """-log posterior of z ~ N(0, I), whose derivative is the target's own gradient and not JAX's of its value."""
+
+    def both(z: Any) -> tuple[Any, Any]:
+        value, gradient = target.value_and_grad(z)
+        return 0.5 * jnp.sum(z * z) - value, z - gradient
+
+    @jax.custom_vjp
+    def energy(z: Any) -> Any:
+        return both(z)[0]
+
+    energy.defvjp(both, lambda gradient, weight: (weight * gradient,))
+    result: Callable[[Any], Any] = energy
+    return result
+
+
 def forward(layers: Layers, inputs: Any) -> Any:
     """Outputs (m, n) of a tanh network; inputs (d, n), so that rows of data lie along the vector lanes."""
     h = inputs

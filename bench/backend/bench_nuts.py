@@ -33,8 +33,7 @@ import numpy as np
 from cases import Key, posterior
 from ess_measures import geyer
 from harness import print_about, script_parser, write_json
-from nuts_peer import potential
-from peers import Target, in_theta, lean, masked
+from peers import Target, in_theta, lean, masked, potential
 from peers_by_hand import expert
 
 # Minimum ratios of the effective draws a second, on the better of the native densities, to those on the plain one.
