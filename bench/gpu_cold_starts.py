@@ -78,7 +78,8 @@ def starting_points(post: pn.Posterior, chains: int, superchains: int, seed: int
     """Return points like those of `init="auto"`, one for each superchain, repeated for its chains, (chains, K)."""
     points = post.sample_prior(superchains, seed=seed)
     if not post.network.separate:
-        points = np.sqrt(0.75) * post.theta_map + 0.5 * points
+        points[1:] = np.sqrt(0.75) * post.theta_map + 0.5 * points[1:]
+        points[0] = post.theta_map
     return np.repeat(points, chains // superchains, axis=0)
 
 

@@ -24,7 +24,7 @@ def pytest_configure() -> None:
     if workers > 1 and hasattr(os, "sched_setaffinity"):
         cores, worker = sorted(os.sched_getaffinity(0)), os.environ["PYTEST_XDIST_WORKER"]
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
-        threadpool_limits(1)  # NumPy started its threads before, of which all but one would wait in turns
+        threadpool_limits(1)  # NumPy has started a thread for each core by now
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

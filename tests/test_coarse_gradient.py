@@ -381,7 +381,9 @@ def test_gradient_has_two_values() -> None:
 
 COARSE = pn.PCNL(0.1, gradient="coarse")
 ON_DEVICE: dict[str, Any] = {"device": "emulated:1"}
-NEEDS = "pays only where the first layer uses matrix units: .* 256 inputs or more and 8192 or more over all rows, "
+NEEDS = (
+    "is supported only where the first layer uses matrix units: .* 256 inputs or more and 8192 or more over all rows, "
+)
 
 
 def refuse(post: Any, message: str, kernel: pn.Kernel = COARSE, **more: Any) -> None:
@@ -425,7 +427,7 @@ def test_the_core_of_the_cpu_refuses_it_too() -> None:
         "persistence": 0.0,
         "travel": 0.0,
     }
-    phase |= {"adapt": False, "accept_all": False, "average": False, "target": 0.0, "first_look": 0}
+    phase |= {"adapt": False, "accept_all": False, "average": False, "target": 0.0, "first_look": 0, "superchains": 0}
     config = _core.RunConfig(
         kernel="pcnl",
         collapse=False,

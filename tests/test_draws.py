@@ -198,9 +198,63 @@ def test_a_summary_of_superchains_takes_those_of_one_start_as_one_chain() -> Non
     text = str(found)
     assert "64 chains x 1 draws (thin 1), 4 superchains" in text and "acceptance by superchain: " in text
     # Chains of which a superchain has lost some are judged one by one, which takes four draws of each.
-    with pytest.raises(ValueError, match="f has 1 draws in each chain"):
+    with pytest.raises(ValueError, match=r"4 superchains of 2 to 16 chains, and too few draws of each chain \(1\)"):
         draws[:50, :].summary(X)
+    with pytest.raises(ValueError, match="1 superchains of 16 to 16 chains"):
+        draws[:16, :].summary(X)
     assert draws[:32, :].summary(X).superchains == 2
+
+
+def superchain_draws(rng: np.random.Generator, chains: int, draws: int) -> pn.Draws:
+    """Draws of four superchains whose theta is independent noise."""
+    problem = problems.problem(problems.rng_of("superchains"), (2, 4, 1), 20, "mix")
+    warmup = pn.Warmup((pn.Warmup.Phase(64, target=0.6, average=True, first_look=8, superchains=4),))
+    with catch_warnings(action="ignore"):
+        found = pn.sample(problem.post, pn.PCNL(), chains=chains, draws=draws, thin=5, warmup=warmup, seed=2)
+    found.theta[:] = rng.normal(scale=0.1, size=found.theta.shape)
+    found.stats["log_likelihood"][:] = rng.normal(size=found.theta.shape[:2])
+    return found
+
+
+def test_a_drift_that_all_chains_share_is_seen_in_superchains() -> None:
+    draws = superchain_draws(problems.rng_of("drift"), 64, 50)
+    X = problems.rng_of("drift inputs").normal(size=(3, 2))
+    assert draws.summary(X).function.max_rhat < 1.02
+    draws.theta[:] += np.linspace(0, 0.3, 50)[:, None]
+    assert draws.summary(X).function.max_rhat > 1.1
+
+
+def test_a_stuck_chain_of_a_superchain_is_named() -> None:
+    draws = superchain_draws(problems.rng_of("stuck"), 64, 50)
+    draws.theta[6], draws.stats["acceptance_rate"][6] = draws.theta[6, :1], 0.0
+    found = draws.summary(problems.rng_of("stuck inputs").normal(size=(3, 2))).verdict().findings
+    assert any(one.kind == "stuck chains" and one.what.startswith("chain 7 of 64 is stuck") for one in found)
+
+
+def test_few_steps_of_superchains_are_not_called_small_and_remedies_keep_them() -> None:
+    """All of the last steps accepted tell nothing of a step size; advice is to take more chains or draws."""
+    draws = superchain_draws(problems.rng_of("accepted"), 64, 1)
+    draws.stats["acceptance_rate"][:] = 1.0
+    draws.settings["warmup_stable"] = False
+    verdict = draws.summary(problems.rng_of("accepted inputs").normal(size=(3, 2))).verdict()
+    assert not [one for one in verdict.findings if one.kind == "small steps"]
+    text = str(verdict)
+    assert "warmup=Warmup.many_chains(kernel, 4, at_most=64000)" in text
+    assert re.search(r"take \d+ times as many chains, or draws=\d+", text)
+
+
+@pytest.mark.parametrize("init", ["auto", "prior"])
+def test_the_replicates_of_superchains_are_their_starts(init: str) -> None:
+    post = problems.problem(problems.rng_of("superchains"), (2, 4, 1), 20, "mix").post
+    warmup = pn.Warmup((pn.Warmup.Phase(16, target=0.6, average=True, first_look=8, superchains=4),))
+    with catch_warnings(action="ignore"):
+        one, two = (
+            pn.sample(post, pn.PCNL(), chains=16, draws=4, warmup=warmup, init=init, seed=seed) for seed in (1, 2)
+        )
+    X = post.data.X[:3]
+    assert (one.rerun_error(X).unit, one.rerun_error(X).replicates) == ("starts", 4)
+    both = pn.DrawsMixture([one, two]).rerun_error(X)
+    assert (both.unit, both.replicates) == ("starts", 8)
 
 
 def test_a_summary_of_many_chains_has_the_range_of_their_rates() -> None:

@@ -135,7 +135,7 @@ def run_sanitized(
         pytest.skip("no C++ compiler")
     # Where there is a ccache, sources that did not change are not compiled again.
     cache = [found] if (found := shutil.which("ccache")) else []
-    # Checks of undefined behaviour are long to optimise; threads wait for each other, in code that should be fast.
+    # Optimising the checks of undefined behaviour takes longer than it saves; threads that spin gain from it.
     level = "-O1" if sanitizers == "thread" else "-O0"
     command = [*cache, compiler, "-std=c++20", level, "-g1", "-ffp-contract=off", "-w", "-pthread", "-Icsrc", *flags]
     command += ["-include", "tests/races/mistakes.hpp", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]

@@ -237,6 +237,8 @@ SOUND = Evidence(
         init="auto",
         warmup_steps=20_000,
         warmup_stable=True,
+        length=10_000,
+        draws_of_chain=1000,
     ),
     sampler="PCNL()",
     fit=FitQuality(network=-98.0, constant=-150.0, rows=100.0, values=100.0),
@@ -440,7 +442,7 @@ def test_a_verdict_is_rebuilt_from_its_content() -> None:
 
 
 def test_short_runs_need_fifty_rejections_in_a_row_to_be_called_stuck() -> None:
-    evidence = sound(n_draws=100, thin=1)
+    evidence = sound(n_draws=100, thin=1, length=100)
     assert judge(sound(evidence, longest_still=one(49, 3))).grade == "good"
     assert judge(sound(evidence, longest_still=one(50, 3))).grade == "do not use"
 

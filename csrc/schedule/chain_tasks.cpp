@@ -128,7 +128,7 @@ bool run_schedule(const ChainTasks& chains, const RunConfig& config, std::int64_
         const Schedule& first = chains.front()->schedule();
         const std::int64_t superchains = first.phase().superchains;
         bool end = first.phase_is_over();
-        double log_step = Schedule::own_log_step;
+        std::optional<double> log_step;
         if (first.phase().travel > 0.0) {
             end = end || std::ranges::all_of(chains, [](const auto& c) { return c->schedule().has_travelled(); });
         } else {

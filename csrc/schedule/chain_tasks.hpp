@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,7 @@ public:
     virtual bool waits() const = 0;  // for the other chains: at a comparison of the warm-up, or where the run may end
     virtual void resume() = 0;
     // Instead of resume(), where the phase of the warm-up ends: see Schedule::next_phase().
-    virtual void end_phase(double log_step) = 0;
+    virtual void end_phase(std::optional<double> log_step) = 0;
     virtual const Schedule& schedule() const = 0;
     virtual std::int64_t steps_left() const = 0;  // if no phase ends early
     virtual void exchange(Checkpoint& state) = 0;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -103,15 +103,13 @@ public:
         if (!sampling() && (progress_.steps < 0 || progress_.steps >= steps)) Checkpoint::refuse();
     }
 
-    // In place of a log step size that all chains share: each chain ends its phase with its own.
-    static constexpr double own_log_step = std::numeric_limits<double>::quiet_NaN();
-
-    void next_phase(double log_step = own_log_step) {
+    // log_step: that of all chains, if they share one.
+    void next_phase(std::optional<double> log_step) {
         // The rate of one window is noisy, so the step size ends at its mean over many windows rather than at the last
         // value.
         if (!batches_.empty()) {
             if (phase().average && phase().adapt)
-                progress_.step_size = std::exp(std::isnan(log_step) ? second_half(batches_).log_step : log_step);
+                progress_.step_size = std::exp(log_step ? *log_step : second_half(batches_).log_step);
         } else if (progress_.log_step_count > 0) {
             progress_.step_size = std::exp(progress_.log_step_sum / static_cast<double>(progress_.log_step_count));
         }

@@ -10,13 +10,14 @@ namespace patrac {
 namespace {
 
 constexpr double largest_rhat = 1.1, largest_step_change = 0.2, largest_step_ratio = 3.0;
-constexpr double largest_nested_excess = 0.02;  // of the square of R-hat, which is then 1.01
+constexpr double largest_nested_excess = 0.02;  // of the square of R-hat, which is then 1.01, as usual for R-hat
+constexpr double errors_by_chance = 2.0;
 
 bool superchains_are_stable(const BatchesOfChains& chains, std::int64_t superchains) {
     const std::size_t groups = static_cast<std::size_t>(superchains), of_each = chains.size() / groups;
     if (of_each < 2 || chains.size() % groups != 0)
         throw std::invalid_argument("superchains: they must divide the chains into groups of at least two");
-    double within = 0.0, smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
+    double within = 0.0, smallest = std::numeric_limits<double>::infinity(), largest = -smallest, drift = 0.0;
     LogLikelihoodBatch means;
     for (std::size_t c = 0; c < chains.size(); c += of_each) {
         LogLikelihoodBatch halfway, now;  // over the chains of the superchain
@@ -30,6 +31,7 @@ bool superchains_are_stable(const BatchesOfChains& chains, std::int64_t supercha
         if (!(std::abs(halfway.log_step - now.log_step) <= largest_step_change)) return false;
         smallest = std::min(smallest, now.log_step);
         largest = std::max(largest, now.log_step);
+        drift += (now.mean - halfway.mean) / static_cast<double>(groups);
         for (const LogLikelihoodBatch& values : {halfway, now}) {
             within += values.squares / static_cast<double>(values.count - 1);
             means.add(values.mean, 0.0);
@@ -38,8 +40,10 @@ bool superchains_are_stable(const BatchesOfChains& chains, std::int64_t supercha
     if (!(largest - smallest <= std::log(largest_step_ratio))) return false;
     within /= static_cast<double>(means.count);
     const double between = means.squares / static_cast<double>(means.count - 1), m = static_cast<double>(of_each);
-    const double by_chance = 2.0 * std::sqrt(2.0 / static_cast<double>(groups - 1));
-    return between / within <= 1.0 / m + std::min(largest_nested_excess, by_chance / m);
+    const double by_chance = errors_by_chance * std::sqrt(2.0 / static_cast<double>(groups - 1));
+    const double error = std::sqrt(2.0 * within / static_cast<double>(chains.size()));  // of the drift
+    return between / within <= 1.0 / m + std::min(largest_nested_excess, by_chance / m) &&
+           std::abs(drift) <= errors_by_chance * error;
 }
 
 }  // namespace

@@ -27,11 +27,13 @@ using BatchesOfChains = std::vector<const std::vector<LogLikelihoodBatch>*>;
 //   halves) is at most 1.1, which takes some five independent values a half;
 // - no chain's mean log step size differs between its halves by more than 0.2;
 // - no two chains' step sizes differ by more than a factor of 3: a chain elsewhere needs far smaller steps.
-// With superchains, whose chains need not be long enough to be judged one by one:
-// - the nested R-hat of the log-likelihood (Margossian et al. 2024), of one value of each chain, squared, exceeds what
-//   M independent chains in each of K superchains have in the mean, 1 + 1/M, by at most twice its standard deviation,
-//   sqrt(2 / (K - 1)) / M, and at most 0.02. The superchains count twice, as they are now and as they were at half of
-//   the steps, because chains that all drift alike agree at any one time;
+// With K superchains of M chains, which need not be long enough to be judged one by one, one value of each chain is
+// compared, as it is now and as it was at half of the steps, so that each superchain has two means:
+// - the square of the nested R-hat of the log-likelihood (Margossian et al. 2024) exceeds 1 + 1/M, its value for
+//   independent chains, by at most 0.02 and by at most twice its standard deviation if a superchain's two means are
+//   equal, sqrt(2 / (K - 1)) / M;
+// - the mean over all chains has changed since half of the steps by at most twice its standard error, because chains
+//   that all drift alike agree at any one time;
 // - the step sizes are as above, as the geometric mean of each superchain.
 bool is_stable(const BatchesOfChains& chains, std::int64_t superchains);
 

@@ -27,7 +27,8 @@ struct Phase {
     // they are stable.
     std::int64_t first_look = 0;
     // Where positive, the chains are that many superchains, each of consecutive chains that began at one point, and are
-    // compared as such; all go on with one step size. A divisor of their number, at most half of it.
+    // compared as such. Where they agree and the phase averages, all go on with one step size. A divisor of the number
+    // of chains, at most half of it.
     std::int64_t superchains = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -88,7 +89,7 @@ public:
         schedule_.after_look();
         transition_.set_step_size(schedule_.step_size());
     }
-    void end_phase(double log_step) override {
+    void end_phase(std::optional<double> log_step) override {
         waits_ = false;
         const std::int64_t phase = schedule_.phase_index(), at = index_ * std::ssize(config_.warmup) + phase;
         out_.warmup_acceptance[at] = schedule_.phase_acceptance();
@@ -233,7 +234,7 @@ private:
         if (schedule_.compares()) find_log_likelihood();
         switch (schedule_.record(outcome.moved, outcome.log_ratio, current().log_likelihood)) {
             case Event::look: waits_ = true; break;
-            case Event::phase_end: end_phase(Schedule::own_log_step); break;
+            case Event::phase_end: end_phase({}); break;
             case Event::none:
                 if (schedule_.phase().adapt) transition_.set_step_size(schedule_.step_size());
         }

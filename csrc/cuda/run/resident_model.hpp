@@ -212,7 +212,8 @@ private:
             got = number(config.chains) + " chains";
         if (got.empty()) return;
         throw std::invalid_argument(
-            "kernel: gradient=\"coarse\" pays only where the first layer uses matrix units: one posterior in float32 "
+            "kernel: gradient=\"coarse\" is supported only where the first layer uses matrix units: one posterior in "
+            "float32 "
             "with a fixed noise variance, a first layer of " +
             number(WideMemory::min_features) + " inputs or more and " + number(WideMemory::min_inputs) +
             " or more over all rows, at most " + number(max_sharing_chains) + " chains, nothing integrated out; got " +

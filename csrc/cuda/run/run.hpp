@@ -276,7 +276,8 @@ private:
         const bool shares = stable && schedule().phase().superchains > 0;
         const auto of_set = static_cast<std::size_t>(launch_.chains_of_set);
         for (std::size_t first = 0; first < schedules_.size(); first += of_set) {
-            const double log_step = shares ? shared_log_step(batches_of_set(first)) : Schedule::own_log_step;
+            std::optional<double> log_step;
+            if (shares) log_step = shared_log_step(batches_of_set(first));
             for (std::size_t c = first; c < first + of_set; ++c)
                 end ? end_phase(c, log_step) : schedules_[c].after_look();
         }
@@ -302,7 +303,7 @@ private:
         return batches;
     }
 
-    void end_phase(std::size_t c, double log_step) {
+    void end_phase(std::size_t c, std::optional<double> log_step) {
         Schedule& schedule = schedules_[c];
         const std::int64_t phase = schedule.phase_index();
         const std::size_t at = c * config_.warmup.size() + static_cast<std::size_t>(phase);

@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -36,6 +36,8 @@ PER_DRAW = ("log_likelihood", "log_prior", "acceptance_rate", "step_size", "vari
 _USED = {"log_likelihood": False, "log_prior": False, "variance": True, "prior_scales": True}
 # R-hat of split chains needs this many draws of each.
 _LEAST_FOR_RHAT = 4
+# Numbers of more chains are given as a range.
+_MAX_LISTED = 16
 # Entries of the header of a file that any draws have.
 ENTRIES: dict[str, Any] = {"settings": dict, "stats": list}
 # Entries of the settings: those of every run, those of some, and those of draws of another sampler.
@@ -146,7 +148,7 @@ class ChainDraws(ABC):
     def __add__(self, other: Self) -> Self:
         """Return the chains of two runs of one density, which differ in their seeds, as those of one run.
 
-        Starting points that were given are taken for different ones in the two runs. `settings` has the seed of each
+        Starting points that chains share are taken for different ones in the two runs. `settings` has the seed of each
         chain under "seeds", the larger number of warm-up steps, and the seconds of both. The moments of f are left out
         unless both runs have them at the same inputs, with the same `moments_every`.
         """
@@ -278,8 +280,7 @@ class ChainDraws(ABC):
             cut = "" if known.get("completed", True) else ", interrupted"
             rows.append(("run", f"{known['seconds']:.1f} s on {known.get('device', 'cpu')}{cut}"))
         if "acceptance_rate" in self.stats and self.n_draws:
-            rates = self.stats["acceptance_rate"].mean(axis=1)
-            rows.append(("acceptance by chain", ", ".join(f"{rate:.2f}" for rate in rates)))
+            rows.append(("acceptance by chain", listed(self.stats["acceptance_rate"].mean(axis=1))))
         if self.n_draws >= _LEAST_FOR_RHAT:
             found = convergence(self.stats["log_likelihood"])
             rows.append(("log-likelihood", f"R-hat {found.max_rhat:.3f}, bulk ESS {found.min_ess_bulk:.0f}"))
@@ -321,6 +322,13 @@ def _of_each_chain(draws: ChainDraws, name: str, of_all: str) -> list[Any]:
     """Return a setting of each chain, which may be that of all chains."""
     found: list[Any] = draws.settings.get(name, [draws.settings.get(of_all)] * draws.n_chains)
     return found
+
+
+def listed(values: Sequence[float] | npt.NDArray[Any], form: str = ".2f") -> str:
+    """Return numbers of chains in words: all of few, the range of many."""
+    if len(values) <= _MAX_LISTED:
+        return ", ".join(f"{value:{form}}" for value in values)
+    return f"{min(values):{form}} to {max(values):{form}}, median {np.median(values):.2f}"
 
 
 def sampler_of(settings: Mapping[str, Any]) -> str:

@@ -542,7 +542,8 @@ class Draws(ChainDraws, Predictions):
         TypeError
             If X is not given.
         ValueError
-            If `coverage` is outside (0, 1) or there are fewer than 4 draws.
+            If `coverage` is outside (0, 1) or there are fewer than 4 draws of each chain, or
+            of each superchain after `Warmup.many_chains`.
         """
         X = summary_points(X)
         distribution = self.distribution(X, offset=offset)

@@ -97,9 +97,15 @@ def _of_chains(members: Sequence[Member]) -> tuple[str, npt.NDArray[np.intp]]:
         return "draws", np.zeros_like(chains)
     if len(chains) == 1:
         return "parts", chains
+    if any("starts" in one and one["init"] != "given" for one in settings):  # superchains, of each member its own
+        labels, first = [], 0
+        for member in members:
+            labels.append(first + np.asarray(member.settings.get("starts", range(member.n_chains))))
+            first = labels[-1].max() + 1
+        return "starts", np.concatenate(labels)
     if any("kernel" not in one or one["init"] == "prior" for one in settings):
         return "chains", chains
-    if len(members) == 1 and (settings[0]["init"] == "given" or "starts" in settings[0]):
+    if len(members) == 1 and settings[0]["init"] == "given":
         starts = np.asarray(settings[0].get("starts", chains))
         return ("starts", starts) if len(set(starts.tolist())) > 1 else ("one start", chains)
     return ("one start" if all(one["init"] == "map" for one in settings) else "dispersed"), chains

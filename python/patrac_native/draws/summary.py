@@ -21,7 +21,7 @@ from patrac_native.diagnostics.mixing import (
     paper_ess_of,
     worst,
 )
-from patrac_native.draws.chain_draws import ChainDraws, sampler_of
+from patrac_native.draws.chain_draws import PER_DRAW, ChainDraws, listed, sampler_of
 from patrac_native.likelihoods import Likelihood
 from patrac_native.plots.table import html_table
 from patrac_native.posterior.partial_network import PartialNetwork
@@ -34,8 +34,8 @@ from patrac_native.verdict.verdict import WHOLE_KINDS, Finding, Verdict, judge, 
 
 # The verdict on a mixture leaves out members of less weight than this, which hardly contribute to predictions.
 _LEAST_WEIGHT = 0.01
-# The rates of more chains are given as a range.
-_MAX_LISTED = 16
+# Fewest draws of a chain for R-hat, and to tell whether it moves as the others do.
+_FEWEST_DRAWS, _FEWEST_OF_CHAIN = 4, 20
 
 
 class _Table(ABC):
@@ -222,7 +222,7 @@ class Summary(_Table):
         else:
             speed = f"; {self.steps_per_second:,.0f} steps/s" if np.isfinite(self.steps_per_second) else ""
             unit = "chain" if self.superchains is None else "superchain"
-            steps = (f"acceptance by {unit}", _listed(self.acceptance_rate) + speed)
+            steps = (f"acceptance by {unit}", listed(self.acceptance_rate) + speed)
         return [
             (
                 f"{self.quantity} at {self.mean.shape[0]} {self.points}",
@@ -257,33 +257,51 @@ class Summary(_Table):
         return [("effective draws (Geyer)", ", ".join(parts))] if parts and np.isfinite(self.ess_geyer) else []
 
 
-def _listed(rates: FloatArray) -> str:
-    """Return the rates of chains in words: all of few, the range of many."""
-    if len(rates) <= _MAX_LISTED:
-        return ", ".join(f"{rate:.2f}" for rate in rates)
-    return f"{rates.min():.2f} to {rates.max():.2f}, median {np.median(rates):.2f}"
-
-
 def _superchains_of(run: ChainDraws) -> int | None:
-    """Return the number of superchains of a run that has them, whole and in order; else None."""
+    """Return the number of superchains if the warm-up of a run compared such; else None.
+
+    Raises ValueError if they are incomplete and chains too short to be judged one by one.
+    """
     phases = run.settings.get("warmup", {}).get("phases", ())
     starts = np.asarray(run.settings.get("starts", ()))
-    if not len(starts) or not any(phase.get("superchains") for phase in phases):
+    if len(starts) != run.n_chains or not any(phase.get("superchains") for phase in phases):
         return None
     sizes = np.unique(starts, return_counts=True)[1]
-    is_whole = len(sizes) > 1 and np.all(sizes == sizes[0]) and np.all(np.diff(starts) >= 0)
-    return len(sizes) if is_whole else None
+    if len(sizes) > 1 and np.all(sizes == sizes[0]) and np.all(np.diff(starts) >= 0):
+        return len(sizes)
+    if run.n_draws < _FEWEST_DRAWS:
+        raise ValueError(
+            f"these draws have {len(sizes)} superchains of {sizes.min()} to {sizes.max()} chains, and too few draws of "
+            f"each chain ({run.n_draws}) to judge chains one by one; take several whole superchains of one size, "
+            "draws[:n, :]."
+        )
+    return None
 
 
-def _joined(stats: Mapping[str, npt.NDArray[Any]], superchains: int, size: tuple[int, int]) -> dict[str, Any]:
+def _joined(stats: Mapping[str, npt.NDArray[Any]], superchains: int) -> dict[str, npt.NDArray[Any]]:
     """Return statistics of draws and counts of chains with the chains of each superchain as one chain."""
-    return {
-        name: values.reshape(superchains, -1, *values.shape[2:])
-        if values.shape[:2] == size
-        else values.reshape(superchains, -1).sum(axis=1)
-        for name, values in stats.items()
-        if values.shape[:2] == size or values.ndim == 1
-    }
+    of_draws = {name: stats[name] for name in PER_DRAW if name in stats}
+    found = {name: values.reshape(superchains, -1, *values.shape[2:]) for name, values in of_draws.items()}
+    counts = {name: stats[name].reshape(superchains, -1).sum(axis=1) for name in ("nonfinite",) if name in stats}
+    return found | counts
+
+
+def _convergence_of(
+    values: npt.NDArray[Any], superchains: int | None, advance: Callable[[int], object] = int
+) -> ConvergenceSummary:
+    """Evaluate convergence of draws (chain, draw, ...), with the chains of each superchain as one chain.
+
+    Joined one after the other, chains of one start show by the autocorrelation how far they depend on each other. R-hat
+    is the larger of this order and of the order in time, whose halves show a drift that all chains share.
+    """
+    if superchains is None:
+        return convergence_reporting(values, (), advance)
+    n_draws, groups = values.shape[1], values.reshape(superchains, -1, *values.shape[1:])
+    found = convergence_reporting(groups.reshape(superchains, -1, *values.shape[2:]), (), advance)
+    if n_draws == 1:
+        return found
+    in_time = convergence(groups.swapaxes(1, 2).reshape(superchains, -1, *values.shape[2:]))
+    return replace(found, rhat=np.maximum(found.rhat, in_time.rhat))
 
 
 def summarise(
@@ -304,25 +322,26 @@ def summarise(
     number of entries of (rows, m) that are done.
     """
     stats, settings, n_chains, n_draws = run.stats, run.settings, run.n_chains, run.n_draws
-    joined_chains = _superchains_of(run)
-    if joined_chains is not None:
-        # One chain after the other: within a chain draws depend on each other as ever, and chains of one start do as
-        # far as they remember it, which is what the autocorrelation and R-hat of the joined chain then show.
-        stats = _joined(stats, joined_chains, (n_chains, n_draws))
-        n_chains, n_draws, superchains = joined_chains, n_chains * n_draws // joined_chains, None
-    converged, intervals, nested, squares = [], [], [], np.zeros(n_chains)
+    groups = _superchains_of(run)
+    # Whether a chain moves is told by its own draws, if there are enough of them.
+    moves_alone = groups is None or n_draws >= _FEWEST_OF_CHAIN
+    if groups is not None:
+        stats, n_chains, n_draws, superchains = _joined(stats, groups), groups, n_chains * n_draws // groups, None
+    of_moves = run.stats if moves_alone else stats
+    converged, intervals, nested, squares = [], [], [], np.zeros(run.n_chains if moves_alone else n_chains)
     # Halves of chains tell whether a chain agrees with itself where it shares its start with no other.
     starts = np.tile(np.arange(n_chains) if superchains is None else np.asarray(superchains), 2)
     autocorrelation = MeanAutocorrelation(n_chains, n_draws, max(1, n_draws - 2))
     for block in blocks:
         values = block.reshape(n_chains, n_draws, *block.shape[2:])
-        converged.append(convergence_reporting(values, (), advance))
+        converged.append(_convergence_of(block, groups, advance))
         intervals.append(credible_interval(values, coverage))
         autocorrelation.add(values)
         nested.append(nested_rhat(chain_halves(values), starts))
-        for row in range(values.shape[2]):  # a row at a time, for NumPy sums in a copy of float64
-            squares += values[:, :, row].var(axis=1, dtype=np.float64).sum(axis=1)
-    function, log_likelihood = joined(converged), convergence(stats["log_likelihood"])
+        moving = block if moves_alone else values
+        for row in range(moving.shape[2]):  # a row at a time, for NumPy sums in a copy of float64
+            squares += moving[:, :, row].var(axis=1, dtype=np.float64).sum(axis=1)
+    function, log_likelihood = joined(converged), _convergence_of(run.stats["log_likelihood"], groups)
     lower, upper = (np.concatenate(ends) for ends in zip(*intervals, strict=True))
     rhat_nested, rhat_within = (worst(np.concatenate(one), np.max) for one in zip(*nested, strict=True))
     rho = autocorrelation.result()
@@ -349,11 +368,11 @@ def summarise(
         rhat_nested=rhat_nested,
         rhat_within=rhat_within,
         rhat_log_likelihood=log_likelihood.max_rhat,
-        log_likelihood=stats["log_likelihood"].mean(axis=1),
+        log_likelihood=of_moves["log_likelihood"].mean(axis=1),
         # Of few draws it is too small; of a posterior that is normal it is sqrt(K / 2).
         log_likelihood_sd=max(float(np.median(stats["log_likelihood"].std(axis=1))), math.sqrt(0.5 * run._shape[-1])),
         spread=squares / function.mean.size,
-        steps=StepRecord.of_run(stats, settings) if "kernel" in settings else None,
+        steps=StepRecord.of_run(of_moves, settings, run.n_draws) if "kernel" in settings else None,
         sampler=sampler_of(settings),
         fit=None if fit is None else FitQuality.from_dict(fit),
         role_of_network=role,
@@ -385,7 +404,7 @@ def summarise(
         gradients=int(stats["gradients"].sum()) if "gradients" in stats else None,
         evidence=evidence,
         points=points,
-        superchains=joined_chains,
+        superchains=groups,
     )
 
 

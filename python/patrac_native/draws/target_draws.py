@@ -102,7 +102,8 @@ class TargetDraws(ChainDraws):
         Raises
         ------
         ValueError
-            As `predict` if X is given; if `coverage` is outside (0, 1), or there are fewer than 4 draws.
+            As `predict` if X is given; if `coverage` is outside (0, 1), or there are fewer than 4 draws of each chain,
+            or of each superchain after `Warmup.many_chains`.
         """
         self._flat_theta()
         values = self.theta[..., None] if X is None else self.predict(X)

@@ -148,6 +148,9 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
     seed = resolve_seed(settings.seed)
     init, threads = settings.init, settings.threads  # as `RunSettings` checked them
     assert isinstance(init, str | np.ndarray) and threads is not None
+    start = _starting_points(density, init, settings.chains, schedule.superchains or settings.chains, seed)
+    if schedule.superchains:
+        _check_superchains(start, schedule.superchains)
     return PreparedRun(
         post=post,
         density=density,
@@ -157,7 +160,7 @@ def prepare_run(post: Posterior | Target, settings: RunSettings, *, is_stored: b
         schedule=schedule,
         step_size=step_size,
         choice=choice,
-        start=_starting_points(density, init, settings.chains, schedule.superchains or settings.chains, seed),
+        start=start,
         seed=seed,
         threads=threads,
         fit=density.fit_quality,
@@ -215,6 +218,20 @@ def _starting_points(
         raise ValueError(f"init must have shape (chains, K) = ({chains}, {density.dim}); got {values.shape}.")
     check_finite(values, "init", "Rows count chains, columns the entries of theta.")
     return cast_checked(values, density.dtype, "init")
+
+
+def _check_superchains(start: npt.NDArray[Any], superchains: int) -> None:
+    """Raise ValueError unless the chains of each superchain start at one point, and superchains at different ones.
+
+    From other points, chains that have not moved would agree.
+    """
+    groups = start.reshape(superchains, -1, start.shape[1])
+    if (groups != groups[:, :1]).any() or len(np.unique(groups[:, 0], axis=0)) < superchains:
+        raise ValueError(
+            f"init must give each of the {superchains} superchains of the warm-up a starting point of its own, equal "
+            f"for its {groups.shape[1]} consecutive chains, such as np.repeat(points, {groups.shape[1]}, axis=0); use "
+            'that, init="auto" or init="prior".'
+        )
 
 
 def _draws_bytes(settings: RunSettings, density: SampledDensity) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from patrac_native.diagnostics.function_moments import MOMENTS
-from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta
+from patrac_native.draws.chain_draws import PER_DRAW, Stats, Theta, listed
 from patrac_native.draws.draws import Draws
 from patrac_native.draws.target_draws import TargetDraws
 from patrac_native.engine.device_array import DeviceArray
@@ -122,17 +122,23 @@ def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | N
         notes.append(Note("interrupted", text))
     nonfinite = result["nonfinite"] + result["warmup_nonfinite"]
     if nonfinite.any():
+        of_chains = listed(nonfinite.tolist(), "d")
         text = (
             f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were "
-            f"rejected (by chain: {nonfinite.tolist()}; {int(result['warmup_nonfinite'].sum())} of them in "
+            f"rejected (by chain: {of_chains}; {int(result['warmup_nonfinite'].sum())} of them in "
             f"warm-up, where a few are harmless); if there are many, {run.density.nonfinite_remedy}."
         )
         notes.append(Note("not finite", text))
     if stable is False:
+        longer = (
+            f"at_most={4 * run.schedule.steps:_} of Warmup.many_chains"
+            if run.schedule.superchains
+            else "warmup=200_000 or a larger thin"
+        )
         text = (
             f"the warm-up ended after {int(result['warmup_steps'].sum())} steps with step size or log-likelihood "
-            "still moving, or differing between chains; give more steps, such as warmup=200_000 or a larger thin, and "
-            "look at the verdict of the summary."
+            f"still moving, or differing between chains; give more steps, such as {longer}, and look at the verdict of "
+            "the summary."
         )
         notes.append(Note("warm-up", text))
     return notes

@@ -95,7 +95,7 @@ def sample(post: Posterior | Target, settings: OneRunSettings) -> Generator[Note
         default "auto" starts the first chain at the trained values and each other chain at sqrt(3/4) times these plus
         half a draw from the prior, so that the starting points are further apart than the posterior is wide; for Sep,
         whose trained values are zeros, and for a Target, which has none, it is "prior". An array gives the starting
-        points themselves, finite.
+        points themselves, finite. After `Warmup.many_chains` the chains of a superchain share a point.
     seed : int, optional
         0 <= seed < 2^64. By default a random seed is drawn; `draws.settings` records the seed in either case.
     threads : int, optional

@@ -149,7 +149,7 @@ class Warmup:
     TypeError
         If `phases` holds something other than Phase objects, or `step_size` is not a number.
     ValueError
-        If `step_size` is not positive and finite.
+        If `step_size` is not positive and finite, or phases have different numbers of superchains.
     """
 
     Phase: ClassVar[type[_Phase]] = _Phase
@@ -167,6 +167,8 @@ class Warmup:
         for phase in self.phases:
             if not isinstance(phase, Phase):
                 raise TypeError(f"phases of Warmup must hold Phase objects; got {type(phase).__name__}.")
+        if len(found := {phase.superchains for phase in self.phases if phase.superchains}) > 1:
+            raise ValueError(f"phases of Warmup must have one number of superchains; got {sorted(found)}.")
         if self.step_size is not None:
             check_positive(self.step_size, "step_size of Warmup")
 
@@ -266,13 +268,13 @@ class Warmup:
         Parameters
         ----------
         kernel : Kernel
-            A kernel with a step size. Each chain adapts it to the kernel's `accept_target`; at the end all chains take
-            the geometric mean. One with a step size of its own is not adapted.
+            The kernel of the chains. Each chain adapts its step size to the kernel's `accept_target`; at the end all
+            chains take the geometric mean. A step size of its own is not adapted.
         superchains : int
             Number of starting points, at least 2: a divisor of the number of chains, at most half of it; default 16.
             With `init="auto"` or "prior", `sample` draws that many points for as many groups of consecutive chains.
-            Each should have 16 chains or more. The means of M independent chains differ by 1/sqrt(M) of the posterior's
-            standard deviation, so the more there are, the smaller the differences that the comparison detects.
+            An array `init` must have that many, each repeated. Superchains should have 16 chains or more, and 64 for
+            R-hat to show it: of independent draws of 1,024 chains R-hat of f is about 1.01, of 256 chains 1.04.
         at_most : int
             Number of steps, at least 400, after which the warm-up ends even if the chains do not agree, with a warning;
             default 16,000.

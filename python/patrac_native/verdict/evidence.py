@@ -53,10 +53,15 @@ class StepRecord:
     init: str  # "auto", "map", "prior" or "given"
     warmup_steps: int
     warmup_stable: bool | None  # None if the length of the warm-up was fixed
+    length: int  # steps of a chain after the warm-up
+    draws_of_chain: int  # in the run
+    superchains: int | None = None  # that the warm-up compared
+    unit: str = "chain"  # or "superchain", if its chains count as one
 
     @classmethod
-    def of_run(cls, stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any]) -> StepRecord:
-        """Return what a run recorded in the statistics and settings of its draws."""
+    def of_run(cls, stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any], n_draws: int) -> StepRecord:
+        """Return what a run recorded in the settings of its draws and, for chains or superchains, in the statistics."""
+        phases = settings["warmup"]["phases"]
         rate, thin = stats["acceptance_rate"], int(settings["thin"])
         return cls(
             kernel=kernel_from_dict(settings["kernel"]),
@@ -68,6 +73,10 @@ class StepRecord:
             init=settings["init"],
             warmup_steps=int(settings["warmup_steps"]),
             warmup_stable=settings["warmup_stable"],
+            length=rate.shape[1] * thin,
+            draws_of_chain=n_draws,
+            superchains=next((phase["superchains"] for phase in phases if phase.get("superchains")), None),
+            unit="chain" if rate.shape[1] == n_draws else "superchain",
         )
 
 
@@ -83,6 +92,7 @@ class Evidence:
     min_ess_bulk: float
     max_mcse: float
     rhat_log_likelihood: float
+    # Of each chain, or superchain, that `steps` has:
     log_likelihood: FloatArray  # (chain,), means over draws
     spread: FloatArray  # (chain,), variance of the quantity over the chain's own draws, averaged over its entries
     steps: StepRecord | None  # None if another sampler made the draws: findings about steps are then left out

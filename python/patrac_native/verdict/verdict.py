@@ -36,6 +36,10 @@ RHAT_GOOD, RHAT_USABLE, ESS_GOOD = 1.01, 1.05, 400
 # Every kernel performs best at acceptance rates between 0.2 and 0.8. Below 0.05 a chain changes less than once in
 # twenty steps; above 0.98 it follows a discretised diffusion, and its steps could be many times as large.
 ACCEPTANCE_LOW, ACCEPTANCE_HIGH = 0.05, 0.98
+# Fewest steps of a chain that tell such a rate from one by chance.
+RATE_STEPS = 100
+# More chains than these are counted, not named.
+MAX_NAMED = 16
 # With an acceptance rate of 0.2, which is below the target of every warm-up, 50 consecutive rejections have probability
 # 0.8^50 = 1.4e-5. They must also be a considerable share of the run: a tenth distorts the tails, and after half a run
 # the draws are no sample.
@@ -303,8 +307,9 @@ def _of_modes(e: Evidence) -> Iterator[Finding]:
     worse = _worse_chains(e)
     if e.is_independent or not worse.any():
         return
+    unit = "chain" if e.steps is None else e.steps.unit
     what = (
-        f"{_chains(worse, 'is in a worse mode', 'are in a worse mode')}: log-likelihood "
+        f"{_chains(worse, 'is in a worse mode', 'are in a worse mode', unit)}: log-likelihood "
         f"{e.log_likelihood[worse].max():.4g} there, {np.median(e.log_likelihood):.4g} in the median chain, which is "
         f"more than {WORSE_MODE:.0f} within-chain standard deviations above; predictions weigh all chains alike."
     )
@@ -358,14 +363,17 @@ def _of_moves(e: Evidence) -> Iterator[Finding]:
     # Without a step size every step changes the state, or draws are independent.
     if steps is None or steps.kernel.step_size_name is None:
         return
-    length = e.n_draws * steps.thin
+    length = steps.length
     still = (steps.longest_still >= STILL_LOOK * length) & (steps.longest_still >= STILL_STEPS)
     narrow = e.spread < SPREAD_BAD * np.median(e.spread)
-    low, stuck = steps.acceptance_rate < ACCEPTANCE_LOW, still | narrow
+    # Of a few steps the rate is one of chance.
+    decided = length >= RATE_STEPS
+    low, stuck = decided & (steps.acceptance_rate < ACCEPTANCE_LOW), still | narrow
     # If most chains reject nearly everything, the step size is the cause; if only some do, their positions are.
     too_large = low if low.mean() > 0.5 else low & ~stuck
     stuck &= ~too_large
-    too_small = (steps.acceptance_rate > ACCEPTANCE_HIGH) & (steps.step_size < steps.kernel.step_size_max)
+    too_small = steps.acceptance_rate > ACCEPTANCE_HIGH
+    too_small &= decided & (steps.step_size < steps.kernel.step_size_max)
     bad = (steps.longest_still >= STILL_BAD * length) & still | narrow
     if stuck.any():
         words = _stuck_words(e, steps, stuck, still)
@@ -373,15 +381,15 @@ def _of_moves(e: Evidence) -> Iterator[Finding]:
     if too_large.any():
         grade = DO_NOT_USE if bad[too_large].any() else max(LOOK, _convergence_grade(e), key=GRADES.index)
         what = (
-            f"{_chains(too_large)} almost no proposal ({_rates(steps, too_large)}): the step size is far too large, "
-            "and the draws repeat a few states."
+            f"{_chains(too_large, unit=steps.unit)} almost no proposal ({_rates(steps, too_large)}): the step size "
+            "is far too large, and the draws repeat a few states."
         )
         yield Finding("large steps", grade, what, _step_remedy(e, steps, "a far smaller one"))
     # Accepting almost every proposal is no problem if the chain mixes, as it does with a flat likelihood.
     if too_small.any() and _convergence_grade(e) != GOOD:
         what = (
-            f"{_chains(too_small)} nearly every proposal ({_rates(steps, too_small)}): the step size is far too small, "
-            "and the steps lead nowhere."
+            f"{_chains(too_small, unit=steps.unit)} nearly every proposal ({_rates(steps, too_small)}): the step size "
+            "is far too small, and the steps lead nowhere."
         )
         yield Finding("small steps", _convergence_grade(e), what, _step_remedy(e, steps, "a far larger one"))
 
@@ -390,10 +398,10 @@ def _stuck_words(
     e: Evidence, steps: StepRecord, stuck: npt.NDArray[np.bool_], still: npt.NDArray[np.bool_]
 ) -> tuple[str, str]:
     """Return problem and remedy for stuck chains."""
-    who, others = _chains(stuck, "is stuck", "are stuck"), ~stuck
+    who, others = _chains(stuck, "is stuck", "are stuck", steps.unit), ~stuck
     if (stuck & still).any():
         longest = steps.longest_still[stuck & still].max()
-        share = longest / (e.n_draws * steps.thin)
+        share = longest / steps.length
         what = f"{who}: every proposal of {longest:,.0f} steps on end was rejected, {share:.0%} of the run"
     else:
         share = math.sqrt(e.spread[stuck].min() / np.median(e.spread))
@@ -674,7 +682,7 @@ def _better_start(e: Evidence) -> str:
         start = "give starting points where the density is high, init=..., and "
     elif e.steps is None and not e.architecture.is_separate:
         start = "start every chain at post.theta_map and "
-    elif e.steps is not None and e.steps.init != "map" and not e.architecture.is_separate:
+    elif e.steps is not None and not e.steps.superchains and e.steps.init != "map" and not e.architecture.is_separate:
         start = 'start every chain at init="map" and '
     return f"{start}warm up longer{_warmup_argument(e)}"
 
@@ -685,6 +693,8 @@ def _longer_run(e: Evidence, factor: int, *, warmup: bool = False) -> str:
         run = f"run {e.sampler} longer, {factor * e.n_draws} draws of each chain or as many steps between them"
     elif e.is_independent:
         run = f"run longer, draws={factor * e.n_draws}"
+    elif e.steps.superchains:
+        run = f"take {factor} times as many chains, or draws={factor * e.steps.draws_of_chain}"
     else:
         run = f"run longer, thin={factor * e.steps.thin}"
     return f"{run}, after a longer warm-up{_warmup_argument(e)}" if warmup else run
@@ -692,6 +702,9 @@ def _longer_run(e: Evidence, factor: int, *, warmup: bool = False) -> str:
 
 def _longer_warmup(steps: StepRecord) -> str:
     """Return a warm-up of twice the number of steps, at least 20,000."""
+    if steps.superchains:
+        at_most = max(64_000, 2 * steps.warmup_steps)
+        return f"warmup=Warmup.many_chains(kernel, {steps.superchains}, at_most={at_most})"
     return f"warmup={max(20_000, 2 * steps.warmup_steps)}"
 
 
@@ -700,16 +713,18 @@ def _warmup_argument(e: Evidence) -> str:
     return "" if e.steps is None else f", {_longer_warmup(e.steps)}"
 
 
-def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept") -> str:
+def _chains(chosen: npt.NDArray[np.bool_], one: str = "accepts", several: str = "accept", unit: str = "chain") -> str:
     """Return subject and verb of a sentence about the chosen chains, which are counted from 1."""
     numbers = [str(chain + 1) for chain in np.flatnonzero(chosen)]
     if len(chosen) == 1:
-        return f"the chain {one}"
+        return f"the {unit} {one}"
     if len(numbers) == len(chosen):
-        return f"all {len(chosen)} chains {several}"
+        return f"all {len(chosen)} {unit}s {several}"
     if len(numbers) == 1:
-        return f"chain {numbers[0]} of {len(chosen)} {one}"
-    return f"chains {', '.join(numbers[:-1])} and {numbers[-1]} of {len(chosen)} {several}"
+        return f"{unit} {numbers[0]} of {len(chosen)} {one}"
+    if len(numbers) > MAX_NAMED:
+        return f"{len(numbers)} of {len(chosen)} {unit}s {several}"
+    return f"{unit}s {', '.join(numbers[:-1])} and {numbers[-1]} of {len(chosen)} {several}"
 
 
 def _rates(steps: StepRecord, chosen: npt.NDArray[np.bool_]) -> str:
