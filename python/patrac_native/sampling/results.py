@@ -125,7 +125,7 @@ def _notes(run: PreparedRun, result: dict[str, Any], kept: int, stable: bool | N
         of_chains = listed(nonfinite.tolist(), "d")
         text = (
             f"{int(nonfinite.sum())} proposals had a log-likelihood or gradient that is not finite and were "
-            f"rejected (by chain: {of_chains}; {int(result['warmup_nonfinite'].sum())} of them in "
+            f"rejected (by chain: [{of_chains}]; {int(result['warmup_nonfinite'].sum())} of them in "
             f"warm-up, where a few are harmless); if there are many, {run.density.nonfinite_remedy}."
         )
         notes.append(Note("not finite", text))
