@@ -312,37 +312,55 @@ def test_a_phase_ends_at_the_first_look_at_which_r_hat_of_its_second_half_is_sma
     assert len(ends) >= 3
 
 
-def superchains_agree(values: npt.NDArray[np.float64], superchains: int) -> tuple[bool, float]:
-    """Return whether values (chains, 2), of half of the steps and of all, agree, and how near that is to a bound."""
+def nested_rules(values: npt.NDArray[np.float64], superchains: int) -> tuple[bool, bool, float]:
+    """Return whether values (chains, 2) of two times keep the bounds of nested R-hat and of the drift.
+
+    The third number is how near a bound is.
+    """
     groups = np.stack(np.split(values, superchains))  # (superchain, chain, time)
     of_each, within = groups.shape[1], groups.var(axis=1, ddof=1).mean()
     excess = groups.mean(axis=1).var(ddof=1) / within - 1 / of_each
     bound = min(0.02, 2 * np.sqrt(2 / (superchains - 1)) / of_each)
     drift = abs(np.diff(values.mean(axis=0))[0]) / np.sqrt(2 * within / len(values))
-    return bool(excess <= bound and drift <= 2), float(min(abs(excess - bound) * of_each, abs(drift - 2)))
+    return bool(excess <= bound), bool(drift <= 2), float(min(abs(excess - bound) * of_each, abs(drift - 2)))
 
 
-@pytest.mark.parametrize("chains", [24, 384])  # the bound is 0.02, and twice the standard deviation
-def test_superchains_end_a_phase_once_one_value_of_each_chain_agrees(chains: int) -> None:
+# The bound of nested R-hat is 0.02, and twice its standard deviation; far from the posterior all chains drift alike.
+@pytest.mark.parametrize(("chains", "far"), [(24, False), (384, False), (96, True)])
+def test_superchains_end_a_phase_once_one_value_of_each_chain_agrees(chains: int, far: bool) -> None:
     """Batches of one step: what is compared is the log-likelihood at the look, and at half of its steps."""
-    post, ends, superchains = posterior(variance=1.0), set(), 3
+    post, ends, superchains, drifted = posterior(variance=1.0), set(), 3, False
+    kernel = pn.PCNL(0.003 if far else 0.1)
     warmup = pn.Warmup((Phase(512, first_look=8, superchains=superchains),))
+    looks = (8, 16, 32, 64, 128, 256)
     for seed in range(6):
-        settings: dict[str, Any] = {"chains": chains, "seed": seed}
-        with catch_warnings(action="ignore"):
-            found = pn.sample(post, pn.PCNL(0.1), draws=3, warmup=warmup, **settings)
         start = pn.sample(post, pn.PCNL(1e-12), draws=1, warmup=None, chains=superchains, seed=seed).theta[:, 0]
         start[0] = post.theta_map
-        steps = pn.sample(
-            post, pn.PCNL(0.1), draws=512, warmup=None, init=np.repeat(start, chains // superchains, axis=0), **settings
-        ).stats["log_likelihood"]
-        looks = (8, 16, 32, 64, 128, 256)
-        agreement = {look: superchains_agree(steps[:, [look // 2 - 1, look - 1]], superchains) for look in looks}
-        assert min(near for _, near in agreement.values()) > 1e-4  # starts are those of the run but for 1e-12
-        assert found.settings["warmup_steps"] == next((look for look in looks if agreement[look][0]), 512)
+        if far:
+            start = 2 * start[0] + 1e-3 * np.arange(superchains)[:, None]
+        settings: dict[str, Any] = {"chains": chains, "seed": seed}
+        settings |= {"init": np.repeat(start, chains // superchains, axis=0)}
+        with catch_warnings(action="ignore"):
+            found = pn.sample(post, kernel, draws=3, warmup=warmup, **settings)
+        steps = pn.sample(post, kernel, draws=512, warmup=None, **settings).stats["log_likelihood"]
+        kept = {look: nested_rules(steps[:, [look // 2 - 1, look - 1]], superchains) for look in looks}
+        assert min(near for _, _, near in kept.values()) > 1e-6  # no rounding decides
+        end = next((look for look in looks if all(kept[look][:2])), 512)
+        assert found.settings["warmup_steps"] == end
         assert found.settings["starts"] == np.repeat(range(superchains), chains // superchains).tolist()
-        ends.add(found.settings["warmup_steps"])
-    assert len(ends) >= 2
+        drifted |= any(kept[look][0] and not kept[look][1] for look in looks if look < end)
+        ends.add(end)
+    assert drifted if far else len(ends) >= 2
+
+
+def test_superchains_start_at_points_like_those_of_single_chains() -> None:
+    """`init="auto"` gives the starting points of as many chains to the superchains, the first the trained values."""
+    post, settings = posterior(), {"draws": 1, "seed": 4}
+    single = pn.sample(post, pn.PCNL(1e-12), warmup=None, chains=4, **settings).theta[:, 0]
+    warmup = pn.Warmup((Phase(8, first_look=8, superchains=4),))
+    with catch_warnings(action="ignore"):
+        shared = pn.sample(post, pn.PCNL(1e-12), warmup=warmup, chains=12, **settings).theta[:, 0]
+    np.testing.assert_allclose(shared, np.repeat(single, 3, axis=0), atol=1e-4)
 
 
 def test_superchains_that_agree_go_on_with_one_step_size() -> None:
