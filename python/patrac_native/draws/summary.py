@@ -257,14 +257,19 @@ class Summary(_Table):
         return [("effective draws (Geyer)", ", ".join(parts))] if parts and np.isfinite(self.ess_geyer) else []
 
 
+def _compared_superchains(settings: Mapping[str, Any]) -> int | None:
+    """Return the number of superchains that the warm-up of a run compared; None if it compared chains, or none."""
+    phases = settings.get("warmup", {}).get("phases", ())
+    return next((phase["superchains"] for phase in phases if phase.get("superchains")), None)
+
+
 def _superchains_of(run: ChainDraws) -> int | None:
     """Return the number of superchains if the warm-up of a run compared such; else None.
 
     Raises ValueError if they are incomplete and chains too short to be judged one by one.
     """
-    phases = run.settings.get("warmup", {}).get("phases", ())
     starts = np.asarray(run.settings.get("starts", ()))
-    if len(starts) != run.n_chains or not any(phase.get("superchains") for phase in phases):
+    if len(starts) != run.n_chains or _compared_superchains(run.settings) is None:
         return None
     sizes = np.unique(starts, return_counts=True)[1]
     if len(sizes) > 1 and np.all(sizes == sizes[0]) and np.all(np.diff(starts) >= 0):
@@ -372,7 +377,11 @@ def summarise(
         # Of few draws it is too small; of a posterior that is normal it is sqrt(K / 2).
         log_likelihood_sd=max(float(np.median(stats["log_likelihood"].std(axis=1))), math.sqrt(0.5 * run._shape[-1])),
         spread=squares / function.mean.size,
-        steps=StepRecord.of_run(of_moves, settings, run.n_draws) if "kernel" in settings else None,
+        steps=(
+            StepRecord.of_run(of_moves, settings, run.n_draws, _compared_superchains(settings))
+            if "kernel" in settings
+            else None
+        ),
         sampler=sampler_of(settings),
         fit=None if fit is None else FitQuality.from_dict(fit),
         role_of_network=role,

@@ -238,8 +238,7 @@ class Warmup:
         TypeError, ValueError
             If `kernel` is no kernel, or `steps` or `at_most` is not an integer of at least 1.
         """
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
+        _check_kernel(kernel)
         if at_most is not None and check_count(at_most, "at_most") < FIRST_COMPARISON + SETTLE_STEPS and steps is None:
             steps = at_most
         if kernel.is_independent and steps is None:
@@ -299,8 +298,7 @@ class Warmup:
         >>> pn.Warmup.many_chains(pn.PCNL(), 32).phases[0].superchains
         32
         """
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
+        _check_kernel(kernel)
         if kernel.is_independent:
             raise ValueError(f"kernel must be one of a Markov chain; {kernel} needs no warm-up.")
         check_count(at_most, "at_most", least=FIRST_NESTED_COMPARISON)
@@ -357,8 +355,7 @@ class Warmup:
         [500, 6500, 2250, 750]
         """
         check_count(steps, "steps")
-        if not isinstance(kernel, Kernel):
-            raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
+        _check_kernel(kernel)
         if not (kernel.gradients_per_step > 0 and kernel.adapts):
             raise ValueError(f"kernel must be MGrad() or PCNL(), whose step size the warm-up finds; got {kernel}.")
         target = kernel.accept_target
@@ -382,6 +379,12 @@ class Warmup:
         """Rebuild from `to_dict`."""
         phases = [{**one, "accept": one["accept"] and tuple(one["accept"])} for one in content["phases"]]
         return cls(tuple(Phase(**one) for one in phases), content["step_size"], content["only_for"])
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    """Raise TypeError if `kernel` is no kernel."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a kernel such as PCNL() or MGrad(); got {kernel!r}.")
 
 
 def paper_warmup() -> Warmup:

@@ -59,9 +59,10 @@ class StepRecord:
     unit: str = "chain"  # or "superchain", if its chains count as one
 
     @classmethod
-    def of_run(cls, stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any], n_draws: int) -> StepRecord:
+    def of_run(
+        cls, stats: Mapping[str, npt.NDArray[Any]], settings: Mapping[str, Any], n_draws: int, superchains: int | None
+    ) -> StepRecord:
         """Return what a run recorded in the settings of its draws and, for chains or superchains, in the statistics."""
-        phases = settings["warmup"]["phases"]
         rate, thin = stats["acceptance_rate"], int(settings["thin"])
         return cls(
             kernel=kernel_from_dict(settings["kernel"]),
@@ -75,7 +76,7 @@ class StepRecord:
             warmup_stable=settings["warmup_stable"],
             length=rate.shape[1] * thin,
             draws_of_chain=n_draws,
-            superchains=next((phase["superchains"] for phase in phases if phase.get("superchains")), None),
+            superchains=superchains,
             unit="chain" if rate.shape[1] == n_draws else "superchain",
         )
 
